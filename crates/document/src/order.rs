@@ -1,0 +1,1 @@
+//! The server's total order over BSON values.
