@@ -54,12 +54,8 @@ pub(crate) fn validate(bytes: &[u8]) -> Result<(), DocumentError> {
                 continue;
             }
             ElementType::Bool if value.first().is_none_or(|&byte| byte > 1) => return Err(malformed),
-            ElementType::Binary => {
-                // The old binary form repeats its length inside.
-                if value.get(4) == Some(&2) && size < 9 {
-                    return Err(malformed);
-                }
-            }
+            // The old binary form repeats its length inside.
+            ElementType::Binary if value.get(4) == Some(&2) && size < 9 => return Err(malformed),
             _ => {}
         }
         at = value_at + size;
