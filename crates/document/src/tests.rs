@@ -107,7 +107,7 @@ proptest! {
 fn nesting_is_limited_as_the_server_limits_it() {
     let nested = |levels: usize| {
         let mut document = doc! {};
-        for _ in 1..levels {
+        for _ in 0..levels {
             document = doc! { "a": document };
         }
         encode(&document)

@@ -4,7 +4,7 @@ use crate::error::DocumentError;
 use crate::value::ElementType;
 use crate::view::{decode, prefix, value_size};
 
-/// Deepest nesting of a command or document that is parsed (the server's own limit for parsed BSON, 6.0).
+/// Most levels of nesting below a document (the server's own limit for parsed BSON, 6.0).
 pub const MAX_DEPTH: usize = 200;
 
 /// Checks every element of every level of a document whose own frame was checked already.
@@ -63,8 +63,8 @@ pub(crate) fn validate(bytes: &[u8]) -> Result<(), DocumentError> {
 }
 
 fn enter(ends: &mut Vec<usize>, end: usize) -> Result<(), DocumentError> {
-    // The outermost document is the first level.
-    if ends.len() + 1 >= MAX_DEPTH {
+    // Levels below the outermost document: 200 pass, 201 do not (seen on 6.0.5).
+    if ends.len() >= MAX_DEPTH {
         return Err(DocumentError::Depth);
     }
     ends.push(end);
