@@ -6,8 +6,10 @@ use crate::compress::Compressor;
 use crate::error::WireError;
 use crate::header::{HEADER_LEN, Header};
 
-/// The least that a read makes room for, and the most before any byte of a message has come.
+/// What a new buffer gets, and the most before any byte of a message has come.
 const READ_STEP_BYTES: usize = 16 * 1024;
+/// With this much room left a read goes into what there is: a short read costs less than a new buffer.
+const READ_LOW_WATER_BYTES: usize = 4 * 1024;
 
 /// One whole message, header included, shared with the buffer it was read into.
 #[derive(Debug, Clone)]
@@ -73,11 +75,12 @@ pub fn cut_frame(buf: &mut BytesMut, max: usize) -> Result<Option<Frame>, WireEr
 /// (so the buffer doubles), never what its header announces: 16 bytes from an idle peer do not cost 48 MB.
 pub fn reserve_for_read(buf: &mut BytesMut) {
     let came = buf.len();
-    let step = match Header::parse(buf, usize::MAX) {
-        Ok(Some(header)) => header.length.saturating_sub(came).min(came.max(READ_STEP_BYTES)),
+    let room = buf.capacity().saturating_sub(came);
+    let wanted = match Header::parse(buf, usize::MAX) {
+        Ok(Some(header)) => header.length.saturating_sub(came).clamp(1, came.max(READ_STEP_BYTES)),
         _ => READ_STEP_BYTES,
     };
-    if buf.capacity().saturating_sub(came) < step.clamp(1, READ_STEP_BYTES) {
-        buf.reserve(step.max(1));
+    if room < wanted.min(READ_LOW_WATER_BYTES) {
+        buf.reserve(wanted);
     }
 }
