@@ -1,1 +1,31 @@
-//! TODO
+//! What happens to a command between a client and the shards.
+//!
+//! In flows a parsed message of one client ([`Router::serve`]), out comes the message that answers it. Between them:
+//! the command's row ([`command::table`]), a routing snapshot (`chunk_map`), a shard request spliced from the
+//! client's bytes ([`remote`]), one shard's reply passed on or many merged ([`read`], [`write`]).
+//!
+//! May call `topology` (connections), `chunk_map` (routing), `shard_key`, `wire`, `document`. It never touches a
+//! socket, and no handler knows who listens.
+//!
+//! Names to read first: [`Router`], [`command::Command`], [`command::Op`], [`reply::Reply`].
+
+pub mod admin;
+pub mod client;
+pub mod clock;
+pub mod codes;
+pub mod command;
+pub mod ddl;
+pub mod error;
+pub mod local;
+pub mod read;
+pub mod remote;
+pub mod reply;
+pub mod request;
+mod router;
+pub mod session;
+pub mod write;
+
+pub use client::Client;
+pub use codes::ErrorCode;
+pub use error::{CommandError, CommandResult};
+pub use router::{Outcome, Router, Settings};

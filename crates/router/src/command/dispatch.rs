@@ -1,0 +1,162 @@
+//! The checks that every command passes, in mongos's order, and the call of its handler.
+
+use document::Doc;
+
+use super::{Command, Op, Status, table};
+use crate::Router;
+use crate::client::Client;
+use crate::codes::ErrorCode;
+use crate::error::{CommandError, CommandResult};
+use crate::local::fail_point;
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// What becomes of a command.
+#[derive(Debug)]
+pub enum Answer {
+    /// This reply (an error is a reply too).
+    Reply(Reply),
+    /// A closed connection: only a fail point asks for it.
+    Close,
+}
+
+/// Runs one command to its reply.
+pub async fn run(router: &Router, client: &Client, request: CommandResult<Request<'_>>) -> Answer {
+    let checked = request.and_then(|request| Ok((checked(router, &request)?, request)));
+    let (command, request) = match checked {
+        Ok(checked) => checked,
+        Err(error) => return Answer::Reply(Reply::error(&error)),
+    };
+    router.stats().command_started(command);
+    let op = Op::new(router, client, request, command);
+    let result = match fail_point::before(&op).await {
+        Ok(()) => (command.handler)(&op).await,
+        Err(fail_point::Failure::Error(error)) => Err(error),
+        Err(fail_point::Failure::Close) => return Answer::Close,
+    };
+    let reply = result.unwrap_or_else(|error| Reply::error(&error.cloaked()));
+    router.stats().command_ended(command, &reply);
+    Answer::Reply(fail_point::after(&op, reply))
+}
+
+/// Finds the row and makes the checks that need no other.
+fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Command> {
+    let command = table::find(request.name)
+        .filter(|command| !command.test_only || router.parameters().test_commands())
+        .ok_or_else(|| {
+            CommandError::new(ErrorCode::CommandNotFound, format!("no such cmd: {}", request.name))
+        })?;
+    check_database(command, request.db)?;
+    let generic = &request.generic;
+    if let Some(cluster_time) = generic.cluster_time {
+        router.clock().observe_client(cluster_time)?;
+    }
+    check_api(command, request)?;
+    check_session(command, request)?;
+    if generic.help {
+        // Answered by the row's own text in mongos; only its presence matters to shells.
+        return Err(CommandError::without_code(format!("help for: {}", command.name)));
+    }
+    Ok(command)
+}
+
+fn check_database(command: &Command, db: &str) -> CommandResult<()> {
+    let bad = |c: char| matches!(c, '.' | '$' | '/' | '\\' | ' ' | '"' | '\0');
+    if db != "$external" && (db.is_empty() || db.len() >= 64 || db.contains(bad)) {
+        return Err(CommandError::new(ErrorCode::InvalidNamespace, format!("Invalid database name: '{db}'")));
+    }
+    if command.admin_only && db != "admin" {
+        return Err(CommandError::new(
+            ErrorCode::Unauthorized,
+            format!("{} may only be run against the admin database.", command.name),
+        ));
+    }
+    if db == "local" && command.runs_on != super::RunsOn::Router {
+        return Err(CommandError::new(
+            ErrorCode::IllegalOperation,
+            "Can't use 'local' database through mongos",
+        ));
+    }
+    Ok(())
+}
+
+fn check_api(command: &Command, request: &Request<'_>) -> CommandResult<()> {
+    if request.generic.api.strict == Some(true) && !command.api_v1 {
+        return Err(CommandError::new(
+            ErrorCode::APIStrictError,
+            format!(
+                "Provided apiStrict:true, but the command {} is not in API Version 1. Information on supported \
+                 commands and migrations in API Version 1 can be found at https://dochub.mongodb.org/core/manual-versioned-api",
+                command.name
+            ),
+        ));
+    }
+    Ok(())
+}
+
+fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> {
+    let generic = &request.generic;
+    if generic.txn_number.is_some() && generic.lsid.is_none() {
+        return Err(CommandError::invalid_options(
+            "Transaction number requires a session ID to also be specified",
+        ));
+    }
+    if generic.autocommit == Some(true) {
+        return Err(CommandError::invalid_options("Specifying autocommit=true is not allowed."));
+    }
+    if generic.start_transaction && generic.autocommit.is_none() {
+        return Err(CommandError::invalid_options(
+            "'startTransaction' requires 'autocommit' to be specified",
+        ));
+    }
+    if generic.autocommit.is_some() {
+        if generic.txn_number.is_none() {
+            return Err(CommandError::invalid_options(
+                "'autocommit' field requires a transaction number to also be specified",
+            ));
+        }
+        return Err(CommandError::not_supported("startTransaction"));
+    }
+    if generic.txn_number.is_some() && !command.retryable_write {
+        return Err(CommandError::new(
+            ErrorCode(50768),
+            "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+             autocommit:false was not provided, and this command does not support retryable writes",
+        ));
+    }
+    Ok(())
+}
+
+/// The handler of rows that are refused.
+pub(super) async fn refuse(op: &Op<'_>) -> CommandResult<Reply> {
+    let why = match op.command.status {
+        Status::Refused(why) => why,
+        Status::Works | Status::Partly(_) => "",
+    };
+    Err(CommandError::new(
+        ErrorCode::CommandNotSupported,
+        format!("{} is not supported by this router: {why}", op.command.name),
+    ))
+}
+
+/// The database and the body of a legacy command.
+pub(crate) fn legacy_request<'a>(body: Doc<'a>, db: Option<&'a str>) -> CommandResult<Request<'a>> {
+    let db = db.ok_or_else(|| {
+        CommandError::new(
+            ErrorCode(5_739_101),
+            "OP_QUERY is no longer supported. The client driver may require an upgrade.",
+        )
+    })?;
+    // Seen on 6.0.5: nothing but the handshake is spoken in the old form.
+    match body.first().map(document::Field::name) {
+        Some("hello" | "isMaster" | "ismaster") => Request::from_query(body, db),
+        name => Err(CommandError::new(
+            ErrorCode(352),
+            format!(
+                "Unsupported OP_QUERY command: {}. The client driver may require an upgrade. For more details see \
+                 https://dochub.mongodb.org/core/legacy-opcode-removal",
+                name.unwrap_or_default()
+            ),
+        )),
+    }
+}

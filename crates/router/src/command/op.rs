@@ -1,0 +1,36 @@
+//! What a handler gets: the router, the client, the command.
+
+use tokio::time::{Duration, Instant};
+
+use crate::Router;
+use crate::client::Client;
+use crate::command::Command;
+use crate::request::Request;
+
+/// One command on its way.
+#[derive(Debug)]
+pub struct Op<'a> {
+    /// Everything the router knows.
+    pub router: &'a Router,
+    /// Who sent it.
+    pub client: &'a Client,
+    /// What was sent.
+    pub request: Request<'a>,
+    /// Its row in the table.
+    pub command: &'static Command,
+    /// When `maxTimeMS` is over.
+    pub deadline: Option<Instant>,
+}
+
+impl<'a> Op<'a> {
+    pub(crate) fn new(
+        router: &'a Router,
+        client: &'a Client,
+        request: Request<'a>,
+        command: &'static Command,
+    ) -> Self {
+        let deadline =
+            request.generic.max_time_ms.map(|ms| Instant::now() + Duration::from_millis(u64::from(ms)));
+        Self { router, client, request, command, deadline }
+    }
+}

@@ -1,0 +1,60 @@
+//! All commands, a file a family.
+
+mod config;
+mod ddl;
+mod diagnostics;
+mod handshake;
+mod read;
+mod session;
+mod sharding;
+mod users;
+mod write;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::Command;
+
+/// The rows, family by family.
+pub fn rows() -> impl Iterator<Item = &'static Command> {
+    [
+        handshake::ROWS,
+        read::ROWS,
+        write::ROWS,
+        session::ROWS,
+        ddl::ROWS,
+        sharding::ROWS,
+        config::ROWS,
+        diagnostics::ROWS,
+        users::ROWS,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+/// Names and aliases, case-sensitive: `FIND` does not exist.
+static BY_NAME: LazyLock<HashMap<&'static str, &'static Command, foldhash::fast::RandomState>> =
+    LazyLock::new(|| {
+        rows()
+            .flat_map(|row| {
+                std::iter::once(row.name).chain(row.aliases.iter().copied()).map(move |name| (name, row))
+            })
+            .collect()
+    });
+
+/// The row of this name or alias.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Command> {
+    BY_NAME.get(name).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_name_stands_twice() {
+        let names: usize = rows().map(|row| 1 + row.aliases.len()).sum();
+        assert_eq!(names, BY_NAME.len());
+    }
+}

@@ -1,0 +1,30 @@
+//! Logical sessions and transactions.
+
+use crate::command::{
+    Command,
+    RunsOn::{Router, Targeted},
+    handler,
+};
+use crate::local::sessions;
+
+pub(super) const ROWS: &[Command] = &[
+    Command::new("startSession", Router, handler!(sessions::start_session)),
+    Command::new("refreshSessions", Router, handler!(sessions::refresh_sessions)).api_v1(),
+    Command::new("endSessions", Router, handler!(sessions::end_sessions)).api_v1(),
+    Command::new("killSessions", Router, handler!(sessions::kill_sessions)).needs("killAnySession"),
+    Command::new("killAllSessions", Router, handler!(sessions::kill_all_sessions)).needs("killAnySession"),
+    Command::new("killAllSessionsByPattern", Router, handler!(sessions::kill_all_sessions_by_pattern))
+        .needs("killAnySession"),
+    Command::refused("commitTransaction", Targeted, "transactions are not built yet")
+        .writes()
+        .admin()
+        .in_transaction()
+        .retryable()
+        .api_v1(),
+    Command::refused("abortTransaction", Targeted, "transactions are not built yet")
+        .writes()
+        .admin()
+        .in_transaction()
+        .retryable()
+        .api_v1(),
+];

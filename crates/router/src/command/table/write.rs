@@ -1,0 +1,32 @@
+//! Writes of documents.
+
+use crate::command::{Command, RunsOn::Targeted, handler};
+use crate::write;
+
+pub(super) const ROWS: &[Command] = &[
+    Command::new("insert", Targeted, handler!(write::insert::insert))
+        .writes()
+        .in_transaction()
+        .retryable()
+        .api_v1()
+        .needs("insert"),
+    Command::new("update", Targeted, handler!(write::update::update))
+        .writes()
+        .in_transaction()
+        .retryable()
+        .api_v1()
+        .needs("update"),
+    Command::new("delete", Targeted, handler!(write::delete::delete))
+        .writes()
+        .in_transaction()
+        .retryable()
+        .api_v1()
+        .needs("remove"),
+    Command::new("findAndModify", Targeted, handler!(write::find_and_modify::find_and_modify))
+        .aliases(&["findandmodify"])
+        .writes()
+        .in_transaction()
+        .retryable()
+        .api_v1()
+        .needs("find"),
+];

@@ -1,0 +1,7 @@
+//! Databases, collections and indexes.
+
+pub mod create;
+pub mod drop;
+pub mod indexes;
+pub mod list;
+pub mod stats;

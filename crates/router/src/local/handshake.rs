@@ -1,0 +1,15 @@
+//! hello
+
+use crate::command::Op;
+use crate::error::{CommandError, CommandResult};
+use crate::reply::Reply;
+
+/// Not built yet.
+pub async fn hello(op: &Op<'_>) -> CommandResult<Reply> {
+    Err(CommandError::not_supported(op.command.name))
+}
+
+/// Not built yet.
+pub async fn is_master(op: &Op<'_>) -> CommandResult<Reply> {
+    Err(CommandError::not_supported(op.command.name))
+}

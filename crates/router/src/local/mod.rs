@@ -1,0 +1,9 @@
+//! Commands that the router answers by itself.
+
+pub mod diagnostics;
+pub mod fail_point;
+pub mod handshake;
+pub mod identity;
+pub mod parameters;
+pub mod sessions;
+pub mod stats;

@@ -1,0 +1,236 @@
+//! The router as a whole: what it knows, and the way from a client's message to the answer's bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering};
+
+use bytes::BytesMut;
+use tokio_util::sync::CancellationToken;
+use wire::{Frame, OpCode, OpMsg, OpQuery, ReplyFlags, WireError};
+
+use crate::client::Client;
+use crate::clock::Clock;
+use crate::codes::ErrorCode;
+use crate::command::dispatch::{self, Answer};
+use crate::error::CommandError;
+use crate::local::fail_point::FailPoints;
+use crate::local::parameters::Parameters;
+use crate::local::stats::Stats;
+use crate::reply::Reply;
+use crate::request::Request;
+
+/// What the binary tells the router about itself.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// `<set name>/<host:port>,...` of the config servers.
+    pub config_servers: String,
+    /// `<host>:<port>` under which this router is known to shards and in `config.mongos`.
+    pub host: String,
+    /// The command line as it was given.
+    pub argv: Vec<String>,
+    /// The merged options as a document, for `getCmdLineOpts`.
+    pub parsed_options: document::DocBuf,
+    /// Compression offered to clients, in the order of preference.
+    pub compressors: Vec<wire::Compressor>,
+}
+
+/// One router. Shared by all connections; all of its parts are behind `&self`.
+#[derive(Debug)]
+pub struct Router {
+    settings: Settings,
+    clock: Clock,
+    parameters: Parameters,
+    stats: Stats,
+    fail_points: FailPoints,
+    process_id: [u8; 12],
+    started: std::time::SystemTime,
+    next_request_id: AtomicI32,
+    shutdown: CancellationToken,
+}
+
+/// What becomes of a client's message.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Send this.
+    Send(BytesMut),
+    /// Send this, then serve the same message again without waiting for the client (exhaust hello); the argument of
+    /// [`Router::serve_again`] is the number of this message.
+    SendAndServeAgain(BytesMut, i32),
+    /// Send nothing: the client does not wait for an answer.
+    Silence,
+    /// Close the connection without an answer.
+    Close,
+}
+
+impl Router {
+    /// A router that has not spoken to its config servers yet.
+    #[must_use]
+    pub fn new(settings: Settings, parameters: Parameters, shutdown: CancellationToken) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            clock: Clock::default(),
+            parameters,
+            stats: Stats::default(),
+            fail_points: FailPoints::default(),
+            process_id: rand::random(),
+            started: std::time::SystemTime::now(),
+            next_request_id: AtomicI32::new(1),
+            shutdown,
+        })
+    }
+
+    /// Answers one frame of a client. Not cancel-safe towards shards: a dropped future closes the connections that
+    /// it was waiting on.
+    pub async fn serve(&self, client: &Client, frame: Frame) -> Outcome {
+        let header = *frame.header();
+        match header.opcode {
+            OpCode::MSG => match OpMsg::parse(frame) {
+                Ok(message) => self.serve_msg(client, &message, header.request_id).await,
+                Err(error) => self.malformed(&error, header.request_id),
+            },
+            OpCode::QUERY => match OpQuery::parse(frame) {
+                Ok(query) => self.serve_query(client, &query).await,
+                Err(_) => Outcome::Close,
+            },
+            _ => Outcome::Close,
+        }
+    }
+
+    /// Answers a parsed message; `response_to` is its own number, or that of the last answer of an exhaust stream.
+    pub async fn serve_msg(&self, client: &Client, message: &OpMsg, response_to: i32) -> Outcome {
+        let request = Request::from_msg(message);
+        let streams = message.exhaust_allowed() && request.as_ref().is_ok_and(is_streaming_hello);
+        match dispatch::run(self, client, request).await {
+            Answer::Close => Outcome::Close,
+            Answer::Reply(_) if message.more_to_come() => Outcome::Silence,
+            Answer::Reply(reply) => {
+                let request_id = self.next_request_id();
+                let streams = streams && Reply::is_ok(&reply);
+                let frame =
+                    reply.into_message(&self.clock, request_id, response_to, message.has_checksum(), streams);
+                let frame = match message.compressor() {
+                    Some(compressor) if !is_never_compressed(message) => compress(compressor, frame),
+                    _ => frame,
+                };
+                if streams { Outcome::SendAndServeAgain(frame, request_id) } else { Outcome::Send(frame) }
+            }
+        }
+    }
+
+    async fn serve_query(&self, client: &Client, query: &OpQuery) -> Outcome {
+        let request = dispatch::legacy_request(query.command(), query.command_database());
+        match dispatch::run(self, client, request).await {
+            Answer::Close => Outcome::Close,
+            Answer::Reply(reply) => {
+                let body = reply.into_body(&self.clock);
+                let mut frame = BytesMut::with_capacity(body.len() + 36);
+                let doc = document::Doc::new(&body).unwrap_or(document::Doc::empty());
+                wire::encode_op_reply(
+                    &mut frame,
+                    self.next_request_id(),
+                    query.header().request_id,
+                    ReplyFlags::AWAIT_CAPABLE,
+                    doc,
+                );
+                Outcome::Send(frame)
+            }
+        }
+    }
+
+    fn malformed(&self, error: &WireError, response_to: i32) -> Outcome {
+        let Some(code) = error.code() else { return Outcome::Close };
+        let reply = Reply::error(&CommandError::new(ErrorCode(code), error.to_string()));
+        Outcome::Send(reply.into_message(&self.clock, self.next_request_id(), response_to, false, false))
+    }
+
+    fn next_request_id(&self) -> i32 {
+        self.next_request_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// What the binary told.
+    #[must_use]
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The gossiped times.
+    #[must_use]
+    pub const fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// Server parameters.
+    #[must_use]
+    pub const fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Counters.
+    #[must_use]
+    pub const fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Fail points of tests.
+    #[must_use]
+    pub const fn fail_points(&self) -> &FailPoints {
+        &self.fail_points
+    }
+
+    /// `topologyVersion.processId`: fixed for the life of the process.
+    #[must_use]
+    pub const fn process_id(&self) -> [u8; 12] {
+        self.process_id
+    }
+
+    /// When this router was made.
+    #[must_use]
+    pub const fn started(&self) -> std::time::SystemTime {
+        self.started
+    }
+
+    /// Cancelled when the router begins to shut down (quiesce).
+    #[must_use]
+    pub const fn shutdown(&self) -> &CancellationToken {
+        &self.shutdown
+    }
+}
+
+/// A hello that asks for a stream of answers.
+fn is_streaming_hello(request: &Request<'_>) -> bool {
+    matches!(request.name, "hello" | "isMaster" | "ismaster") && request.body.contains("maxAwaitTimeMS")
+}
+
+/// Commands whose answers are never compressed (handshake and credentials).
+fn is_never_compressed(message: &OpMsg) -> bool {
+    matches!(
+        message.body().first().map(document::Field::name),
+        Some(
+            "hello"
+                | "isMaster"
+                | "ismaster"
+                | "saslStart"
+                | "saslContinue"
+                | "getnonce"
+                | "authenticate"
+                | "createUser"
+                | "updateUser"
+        )
+    )
+}
+
+fn compress(compressor: wire::Compressor, frame: BytesMut) -> BytesMut {
+    let mut out = BytesMut::with_capacity(frame.len() / 2 + 64);
+    // What cannot be compressed goes out as it is: the protocol allows either.
+    match wire::compress_frame(compressor, &frame, &mut out) {
+        Ok(()) => out,
+        Err(_) => frame,
+    }
+}
+
+impl Reply {
+    /// Does it say `ok: 1`?
+    #[must_use]
+    pub fn is_ok(&self) -> bool {
+        self.body().get("ok").is_some_and(document::Value::is_truthy)
+    }
+}

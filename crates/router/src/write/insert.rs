@@ -1,0 +1,10 @@
+//! insert
+
+use crate::command::Op;
+use crate::error::{CommandError, CommandResult};
+use crate::reply::Reply;
+
+/// Not built yet.
+pub async fn insert(op: &Op<'_>) -> CommandResult<Reply> {
+    Err(CommandError::not_supported(op.command.name))
+}
