@@ -25,6 +25,7 @@
 mod binaries;
 mod child;
 mod cluster;
+mod ddl;
 mod member;
 mod observe;
 mod port;
@@ -37,6 +38,7 @@ mod workdir;
 
 pub use binaries::{mongod_path, router_path};
 pub use cluster::{Cluster, ClusterBuilder};
+pub use ddl::owners;
 pub use member::Member;
 pub use observe::{OpCounters, ProfiledOp};
 pub use replica_set::ReplicaSet;
