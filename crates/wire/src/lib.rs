@@ -49,4 +49,4 @@ pub use limits::{
 };
 pub use msg::{DocumentSequence, Documents, OpMsg};
 pub use reply::Reply;
-pub use writer::{OpMsgWriter, SequenceWriter};
+pub use writer::{OpMsgWriter, SequenceWriter, seal_message};

@@ -95,3 +95,20 @@ impl SequenceWriter {
         put_i32_at(buf, self.start, length);
     }
 }
+
+/// Closes a message that has only a body, whose fields were all appended: the body's terminator and both lengths. The
+/// message starts with the buffer.
+pub fn seal_message(buf: &mut BytesMut) -> Result<(), WireError> {
+    const BODY_AT: usize = HEADER_LEN + 5;
+    buf.put_u8(0);
+    let too_large = WireError::MessageTooLarge(buf.len());
+    if buf.len() > MAX_SERVER_MESSAGE_BYTES || buf.len() < BODY_AT {
+        return Err(too_large);
+    }
+    let (Ok(length), Ok(body)) = (i32::try_from(buf.len()), i32::try_from(buf.len() - BODY_AT)) else {
+        return Err(too_large);
+    };
+    put_i32_at(buf, 0, length);
+    put_i32_at(buf, BODY_AT, body);
+    Ok(())
+}
