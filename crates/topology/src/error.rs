@@ -58,6 +58,12 @@ pub enum TopologyError {
         /// Its words.
         message: String,
     },
+    /// A connection was asked to send while an answer is open, or to receive while none is.
+    #[error("Connection to {address} is busy")]
+    ConnectionBusy {
+        /// The other end.
+        address: ServerAddress,
+    },
     /// The request does not fit into a message.
     #[error("Request is too large: {0}")]
     RequestTooLarge(Arc<WireError>),
@@ -178,6 +184,7 @@ impl TopologyError {
             Self::WrongSetName { .. } => 93,
             Self::UnknownSet(_) => 70,
             Self::UnknownHost { .. } => 6,
+            Self::ConnectionBusy { .. } => 1,
             Self::NoSeeds | Self::BadAddress(_) => 9,
             Self::ReadPreference { code, .. } => *code,
             Self::ShuttingDown => 91,

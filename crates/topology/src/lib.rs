@@ -16,14 +16,29 @@
 //! in replies. Limits: [`PoolOptions`], [`TopologyOptions`].
 
 mod address;
+mod connect;
+mod connection;
+mod context;
+mod deadline;
+mod description;
 mod error;
+mod hello;
+mod monitor;
 mod options;
+mod pool;
 mod read_preference;
+mod registry;
+mod replica_set;
+mod sdam;
+mod server;
 
 pub use address::{ConnectionString, ServerAddress};
+pub use description::{MemberView, SetDescription};
 pub use error::TopologyError;
+pub use hello::MemberKind;
 pub use options::{Authentication, Handshake, PoolOptions, TopologyOptions, Transport};
+pub use pool::{PoolStats, PooledConn};
 pub use read_preference::{ReadMode, ReadPreference, TagSet};
-
-mod skeleton;
-pub use skeleton::{Failure, HostsChanged, PoolStats, PooledConn, ReplicaSet, Server, Topology};
+pub use registry::{HostsChanged, Topology};
+pub use replica_set::{Failure, ReplicaSet};
+pub use server::Server;
