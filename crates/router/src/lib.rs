@@ -14,6 +14,7 @@ pub mod client;
 pub mod clock;
 pub mod codes;
 pub mod command;
+pub mod cursor;
 pub mod ddl;
 pub mod error;
 pub mod local;
@@ -23,9 +24,14 @@ pub mod reply;
 pub mod request;
 mod router;
 pub mod session;
+mod startup;
 pub mod write;
 
 pub use client::Client;
 pub use codes::ErrorCode;
 pub use error::{CommandError, CommandResult};
 pub use router::{Outcome, Router, Settings};
+pub use startup::StartError;
+
+/// The server version whose behaviour this router gives.
+pub const SERVER_VERSION: &str = "6.0.5";

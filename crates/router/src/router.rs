@@ -7,14 +7,22 @@ use bytes::BytesMut;
 use tokio_util::sync::CancellationToken;
 use wire::{Frame, OpCode, OpMsg, OpQuery, ReplyFlags, WireError};
 
+use chunk_map::{CatalogCache, ShardRegistry};
+use tokio_util::task::TaskTracker;
+use topology::{ConnectionString, TopologyError, TopologyOptions};
+
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::codes::ErrorCode;
 use crate::command::dispatch::{self, Answer};
+use crate::cursor::CursorTable;
 use crate::error::CommandError;
 use crate::local::fail_point::FailPoints;
 use crate::local::parameters::Parameters;
 use crate::local::stats::Stats;
+use crate::remote::Servers;
+use crate::remote::defaults::Defaults;
+use crate::remote::source::ConfigServers;
 use crate::reply::Reply;
 use crate::request::Request;
 
@@ -37,7 +45,11 @@ pub struct Settings {
 #[derive(Debug)]
 pub struct Router {
     settings: Settings,
-    clock: Clock,
+    servers: Arc<Servers>,
+    catalog: CatalogCache<ConfigServers>,
+    registry: ShardRegistry<ConfigServers>,
+    cursors: CursorTable,
+    defaults: Defaults,
     parameters: Parameters,
     stats: Stats,
     fail_points: FailPoints,
@@ -45,6 +57,7 @@ pub struct Router {
     started: std::time::SystemTime,
     next_request_id: AtomicI32,
     shutdown: CancellationToken,
+    tasks: TaskTracker,
 }
 
 /// What becomes of a client's message.
@@ -52,8 +65,8 @@ pub struct Router {
 pub enum Outcome {
     /// Send this.
     Send(BytesMut),
-    /// Send this, then serve the same message again without waiting for the client (exhaust hello); the argument of
-    /// [`Router::serve_again`] is the number of this message.
+    /// Send this, then serve the same message again without waiting for the client (exhaust hello); the number is that of this message,
+    /// which the next one answers ([`Router::serve_msg`]).
     SendAndServeAgain(BytesMut, i32),
     /// Send nothing: the client does not wait for an answer.
     Silence,
@@ -62,12 +75,23 @@ pub enum Outcome {
 }
 
 impl Router {
-    /// A router that has not spoken to its config servers yet.
-    #[must_use]
-    pub fn new(settings: Settings, parameters: Parameters, shutdown: CancellationToken) -> Arc<Self> {
-        Arc::new(Self {
+    /// A router that watches its config servers but has not read anything from them yet (see [`Router::connect`]).
+    /// Must be called inside the runtime: the monitors start at once.
+    pub fn new(
+        settings: Settings,
+        parameters: Parameters,
+        shutdown: CancellationToken,
+    ) -> Result<Arc<Self>, TopologyError> {
+        let config = ConnectionString::parse(&settings.config_servers)?;
+        let servers = Arc::new(Servers::new(&config, TopologyOptions::default())?);
+        let source = Arc::new(ConfigServers(Arc::clone(&servers)));
+        Ok(Arc::new(Self {
             settings,
-            clock: Clock::default(),
+            servers,
+            catalog: CatalogCache::new(Arc::clone(&source)),
+            registry: ShardRegistry::new(source),
+            cursors: CursorTable::default(),
+            defaults: Defaults::default(),
             parameters,
             stats: Stats::default(),
             fail_points: FailPoints::default(),
@@ -75,7 +99,8 @@ impl Router {
             started: std::time::SystemTime::now(),
             next_request_id: AtomicI32::new(1),
             shutdown,
-        })
+            tasks: TaskTracker::new(),
+        }))
     }
 
     /// Answers one frame of a client. Not cancel-safe towards shards: a dropped future closes the connections that
@@ -105,8 +130,13 @@ impl Router {
             Answer::Reply(reply) => {
                 let request_id = self.next_request_id();
                 let streams = streams && Reply::is_ok(&reply);
-                let frame =
-                    reply.into_message(&self.clock, request_id, response_to, message.has_checksum(), streams);
+                let frame = reply.into_message(
+                    self.clock(),
+                    request_id,
+                    response_to,
+                    message.has_checksum(),
+                    streams,
+                );
                 let frame = match message.compressor() {
                     Some(compressor) if !is_never_compressed(message) => compress(compressor, frame),
                     _ => frame,
@@ -121,7 +151,7 @@ impl Router {
         match dispatch::run(self, client, request).await {
             Answer::Close => Outcome::Close,
             Answer::Reply(reply) => {
-                let body = reply.into_body(&self.clock);
+                let body = reply.into_body(self.clock());
                 let mut frame = BytesMut::with_capacity(body.len() + 36);
                 let doc = document::Doc::new(&body).unwrap_or(document::Doc::empty());
                 wire::encode_op_reply(
@@ -139,7 +169,7 @@ impl Router {
     fn malformed(&self, error: &WireError, response_to: i32) -> Outcome {
         let Some(code) = error.code() else { return Outcome::Close };
         let reply = Reply::error(&CommandError::new(ErrorCode(code), error.to_string()));
-        Outcome::Send(reply.into_message(&self.clock, self.next_request_id(), response_to, false, false))
+        Outcome::Send(reply.into_message(self.clock(), self.next_request_id(), response_to, false, false))
     }
 
     fn next_request_id(&self) -> i32 {
@@ -154,8 +184,44 @@ impl Router {
 
     /// The gossiped times.
     #[must_use]
-    pub const fn clock(&self) -> &Clock {
-        &self.clock
+    pub fn clock(&self) -> &Clock {
+        self.servers.clock()
+    }
+
+    /// The servers of the cluster.
+    #[must_use]
+    pub const fn servers(&self) -> &Arc<Servers> {
+        &self.servers
+    }
+
+    /// The routing table.
+    #[must_use]
+    pub const fn catalog(&self) -> &CatalogCache<ConfigServers> {
+        &self.catalog
+    }
+
+    /// The list of shards.
+    #[must_use]
+    pub const fn registry(&self) -> &ShardRegistry<ConfigServers> {
+        &self.registry
+    }
+
+    /// Open cursors.
+    #[must_use]
+    pub const fn cursors(&self) -> &CursorTable {
+        &self.cursors
+    }
+
+    /// Read and write concern when a client says none.
+    #[must_use]
+    pub const fn defaults(&self) -> &Defaults {
+        &self.defaults
+    }
+
+    /// Tasks that outlive the command that started them.
+    #[must_use]
+    pub const fn tasks(&self) -> &TaskTracker {
+        &self.tasks
     }
 
     /// Server parameters.

@@ -33,3 +33,20 @@ impl SessionId {
         lsid.finish(out);
     }
 }
+
+/// `<uuid> - <digest> -  - `, as the server prints a session in its errors.
+impl std::fmt::Display for SessionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, byte) in self.0.iter().enumerate() {
+            if matches!(index, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        f.write_str(" - ")?;
+        for byte in ANONYMOUS_DIGEST {
+            write!(f, "{byte:02X}")?;
+        }
+        f.write_str(" -  - ")
+    }
+}

@@ -99,6 +99,11 @@ impl<S: ConfigSource> ShardRegistry<S> {
         self.load(Want::Refreshed).await
     }
 
+    /// The list is wrong: the next to ask reads it again.
+    pub fn invalidate(&self) {
+        self.slot.mark(None, Scope::Everyone);
+    }
+
     /// A shard; one that is not known makes the list be read again.
     pub async fn shard(&self, id: &ShardId) -> Result<Arc<ShardEntry>, CatalogError> {
         let list = self.list().await?;
@@ -111,6 +116,10 @@ impl<S: ConfigSource> ShardRegistry<S> {
 
     /// The cluster gossiped this `$topologyTime`: when it is news, the next to ask reads the list again.
     pub fn topology_time_seen(&self, time: Timestamp) {
+        // A plain load first: it is called for each request, and hardly ever is news.
+        if time.as_u64() <= self.topology_time.load(Ordering::Relaxed) {
+            return;
+        }
         let seen = self.topology_time.fetch_max(time.as_u64(), Ordering::AcqRel);
         if time.as_u64() > seen && self.slot.last().is_some_and(|list| !list.reaches(time)) {
             self.slot.mark(None, Scope::Everyone);

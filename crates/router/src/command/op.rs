@@ -5,6 +5,7 @@ use tokio::time::{Duration, Instant};
 use crate::Router;
 use crate::client::Client;
 use crate::command::Command;
+use crate::error::CommandResult;
 use crate::request::Request;
 
 /// One command on its way.
@@ -32,5 +33,10 @@ impl<'a> Op<'a> {
         let deadline =
             request.generic.max_time_ms.map(|ms| Instant::now() + Duration::from_millis(u64::from(ms)));
         Self { router, client, request, command, deadline }
+    }
+
+    /// The full name of the collection that the command's first field names.
+    pub fn namespace(&self) -> CommandResult<chunk_map::Namespace> {
+        Ok(chunk_map::Namespace::new(self.request.db, self.request.collection()?))
     }
 }

@@ -1,10 +1,127 @@
-//! find
+//! `find`: one shard's answer passes through, several are merged.
 
+use document::splice;
+
+use super::find_spec::{DEFAULT_FIRST_BATCH, FindSpec};
+use super::open::{self, Partial};
+use crate::codes::ErrorCode;
 use crate::command::Op;
+use crate::cursor::{BatchEnd, GetMoreOptions, RouterCursor};
 use crate::error::{CommandError, CommandResult};
+use crate::remote::routing::{Destination, Destinations, StaleRetries};
+use crate::remote::{Retry, ShardRequest};
 use crate::reply::Reply;
 
-/// Not built yet.
+/// Runs a find.
 pub async fn find(op: &Op<'_>) -> CommandResult<Reply> {
-    Err(CommandError::not_supported(op.command.name))
+    let spec = FindSpec::parse(op.request.body)?;
+    let mut retries = StaleRetries::new(op.router);
+    loop {
+        match attempt(op, &spec).await {
+            Err(error) if retries.again(&error) => {}
+            Err(error) if error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod => {
+                return super::aggregate::find_on_view(op, &error).await;
+            }
+            other => return other,
+        }
+    }
+}
+
+async fn attempt(op: &Op<'_>, spec: &FindSpec<'_>) -> CommandResult<Reply> {
+    let ns = op.namespace()?;
+    let Some((_, destinations)) = op.router.target(&ns, spec.filter, spec.collation).await? else {
+        return Ok(open::empty(ns.as_str()));
+    };
+    match &*destinations {
+        [only] => on_one(op, spec, only, ns.as_str()).await,
+        _ => on_many(op, spec, &destinations, ns.as_str()).await.map_err(query_context),
+    }
+}
+
+async fn on_one(
+    op: &Op<'_>,
+    spec: &FindSpec<'_>,
+    destination: &Destination,
+    namespace: &str,
+) -> CommandResult<Reply> {
+    let mut request =
+        ShardRequest::copy(op, |_| false).read_concern().finish(|out| destination.versions.write(out))?;
+    let set = op.router.shard_set(&destination.shard).await?;
+    let preference = op.read_preference()?;
+    let answer = op
+        .router
+        .servers()
+        .ask_set(&set, &mut request, &preference, Retry::Idempotent, op.deadline)
+        .await
+        .map_err(query_context)?;
+    let collection = op.request.collection()?;
+    Ok(open::pass_through(op, set, answer, collection, || {
+        open::owner(op, namespace, spec.kind, spec.no_cursor_timeout)
+    }))
+}
+
+async fn on_many(
+    op: &Op<'_>,
+    spec: &FindSpec<'_>,
+    destinations: &Destinations,
+    namespace: &str,
+) -> CommandResult<Reply> {
+    let order = spec.order();
+    let mut request = ShardRequest::new(op, op.request.body.as_bytes().len() + 64);
+    spec.write_for_many(op, &order, request.out())?;
+    let template = request.read_concern().template();
+    let collection = op.request.collection()?;
+    let partial = if spec.allow_partial_results { Partial::Allowed } else { Partial::Refused };
+    let opened = open::open_on_all(op, &template, destinations, op.request.db, collection, partial).await?;
+    let strip = order != crate::cursor::Order::Any;
+    let cursor = RouterCursor::new(opened.streams, order, strip)
+        .skip(spec.skip)
+        .limit(spec.limit)
+        .shard_batch(spec.batch_size.filter(|size| *size > 0));
+    first_batch(op, cursor, spec, namespace, opened.at, opened.partial)
+        .await
+        .map(|reply| reply.at(opened.operation_time))
+}
+
+async fn first_batch(
+    op: &Op<'_>,
+    mut cursor: RouterCursor,
+    spec: &FindSpec<'_>,
+    namespace: &str,
+    at: Option<document::Timestamp>,
+    partial: bool,
+) -> CommandResult<Reply> {
+    let size = spec.batch_size.unwrap_or(DEFAULT_FIRST_BATCH);
+    let options = GetMoreOptions { deadline: op.deadline, ..GetMoreOptions::default() };
+    let mut batch = bytes::BytesMut::new();
+    let end = cursor.next_batch(op.router.servers(), &mut batch, Some(size), options).await;
+    let end = match end {
+        Ok(end) => end,
+        Err(error) => {
+            op.router.kill_in_background(cursor.into_streams());
+            return Err(error);
+        }
+    };
+    let id = if end == BatchEnd::Exhausted || spec.single_batch {
+        op.router.kill_in_background(cursor.into_streams());
+        0
+    } else {
+        op.router.cursors().insert(open::owner(op, namespace, spec.kind, spec.no_cursor_timeout), cursor)
+    };
+    Ok(Reply::with_capacity(batch.len() + 128, |out| {
+        let document = splice::open_doc(out, "cursor");
+        let array = splice::open_array(out, "firstBatch");
+        out.extend_from_slice(&batch);
+        array.finish(out);
+        open::finish_cursor(out, document, id, namespace, at, partial);
+    }))
+}
+
+/// The context that mongos 6.0 puts before a shard's text.
+fn query_context(error: CommandError) -> CommandError {
+    if error.code().is_stale() || error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod {
+        return error;
+    }
+    let kind = if error.code().is_retriable() { "retryable" } else { "non-retryable" };
+    error.context(format_args!("Encountered {kind} error during query"))
 }

@@ -1,1 +1,21 @@
 //! Asking servers: which member, which connection, what is spliced into the request, when to ask again.
+//!
+//! - [`servers`]: the sets of the cluster and the gossiped times: what every request needs.
+//! - [`envelope`]: a request spliced from the client's bytes.
+//! - [`ask`]: one request to one member, asked again where mongos would.
+//! - [`config`]: commands to the config servers and reads of their collections.
+//! - [`source`]: those reads as the routing table wants them.
+//! - [`routing`]: routing snapshots for handlers, and what a stale answer invalidates.
+//! - [`defaults`]: read and write concern when the client says none.
+
+pub mod ask;
+pub mod config;
+pub mod defaults;
+pub mod envelope;
+pub mod routing;
+pub mod servers;
+pub mod source;
+
+pub use ask::{Retry, ShardReply};
+pub use envelope::{ShardRequest, Template};
+pub use servers::Servers;

@@ -1,0 +1,20 @@
+//! Cursors of this router: streams of shards' documents, merged, handed out in batches.
+//!
+//! A [`ShardCursor`] is one cursor on one member with the batch it sent last. A [`RouterCursor`] owns one for each
+//! shard of a query and gives their documents in order. The [`CursorTable`] keeps router cursors between a client's
+//! getMores. In flow shards' replies, out flow batches spliced from their bytes; a document is copied once, from
+//! the shard's message to the client's.
+//!
+//! Limits: memory is one batch a shard (a shard is asked again only when its batch is used up), a batch to the client
+//! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`.
+
+mod batch;
+mod merge;
+mod shard_cursor;
+mod table;
+
+pub use batch::{Batch, CursorReply};
+pub use merge::{BatchEnd, Order, RouterCursor};
+pub use shard_cursor::{GetMoreOptions, ShardCursor};
+pub(crate) use table::cursor_id;
+pub use table::{CheckedOut, CursorKind, CursorTable, Owner};

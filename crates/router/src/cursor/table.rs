@@ -1,0 +1,228 @@
+//! The cursors that clients will come back for.
+
+use std::time::Duration;
+
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry as MapEntry;
+use document::Value;
+use tokio::time::Instant;
+
+use super::merge::RouterCursor;
+use super::shard_cursor::ShardCursor;
+use crate::codes::ErrorCode;
+use crate::error::{CommandError, CommandResult};
+use crate::session::SessionId;
+
+/// How a cursor waits for more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CursorKind {
+    /// Ends with its last document.
+    Normal,
+    /// Stays open at the end of a capped collection.
+    Tailable,
+    /// As that, and a getMore waits for data.
+    TailableAwaitData,
+}
+
+/// What stays the same over a cursor's life.
+#[derive(Debug)]
+pub struct Owner {
+    /// `<db>.<collection>` as in the replies of the opening command.
+    pub namespace: Box<str>,
+    /// The session that opened it: only it may go on.
+    pub session: Option<SessionId>,
+    /// How it waits.
+    pub kind: CursorKind,
+    /// Never killed for idleness.
+    pub no_timeout: bool,
+    /// `comment` of the opening command as a whole field, inherited by getMores.
+    pub comment: Option<Box<[u8]>>,
+    /// What is left of the opening command's `maxTimeMS` for all getMores together.
+    pub time_left: Option<Duration>,
+}
+
+/// A cursor between two getMores.
+#[derive(Debug)]
+struct Idle {
+    owner: Owner,
+    cursor: RouterCursor,
+    since: Instant,
+}
+
+/// One entry: idle, or with a getMore.
+#[derive(Debug)]
+enum Slot {
+    Idle(Box<Idle>),
+    InUse {
+        session: Option<SessionId>,
+        /// killCursors came in between: do not put it back.
+        killed: bool,
+    },
+}
+
+/// All cursors of this router.
+#[derive(Debug, Default)]
+pub struct CursorTable {
+    slots: DashMap<i64, Slot, foldhash::fast::RandomState>,
+}
+
+/// A cursor that a getMore works with. Give it back with [`CursorTable::check_in`]; a dropped one is gone, and its
+/// shard cursors are left to the shards' own time-outs.
+#[derive(Debug)]
+pub struct CheckedOut {
+    id: i64,
+    /// What stays the same.
+    pub owner: Owner,
+    /// The streams.
+    pub cursor: RouterCursor,
+}
+
+impl CheckedOut {
+    /// The cursor's id.
+    #[must_use]
+    pub const fn id(&self) -> i64 {
+        self.id
+    }
+}
+
+impl CursorTable {
+    /// Keeps a cursor; gives the id for the client: random, positive, told by no shard.
+    pub fn insert(&self, owner: Owner, cursor: RouterCursor) -> i64 {
+        let slot = Slot::Idle(Box::new(Idle { owner, cursor, since: Instant::now() }));
+        loop {
+            let id = rand::random_range(1..i64::MAX);
+            if let MapEntry::Vacant(vacant) = self.slots.entry(id) {
+                vacant.insert(slot);
+                return id;
+            }
+        }
+    }
+
+    /// Takes a cursor for a getMore.
+    pub fn check_out(&self, id: i64, session: Option<SessionId>) -> CommandResult<CheckedOut> {
+        let MapEntry::Occupied(mut entry) = self.slots.entry(id) else { return Err(not_found(id)) };
+        match entry.get() {
+            Slot::InUse { .. } => {
+                Err(CommandError::new(ErrorCode::CursorInUse, format!("Cursor already in use (id: {id}).")))
+            }
+            Slot::Idle(idle) => {
+                check_session(id, idle.owner.session, session)?;
+                let in_use = Slot::InUse { session: idle.owner.session, killed: false };
+                let Slot::Idle(idle) = std::mem::replace(entry.get_mut(), in_use) else {
+                    return Err(not_found(id));
+                };
+                let Idle { owner, cursor, since: _ } = *idle;
+                Ok(CheckedOut { id, owner, cursor })
+            }
+        }
+    }
+
+    /// Puts a cursor back; gives its streams to be closed when it was killed meanwhile.
+    pub fn check_in(&self, checked_out: CheckedOut) -> Vec<ShardCursor> {
+        let CheckedOut { id, owner, cursor } = checked_out;
+        match self.slots.entry(id) {
+            MapEntry::Occupied(mut entry) if matches!(entry.get(), Slot::InUse { killed: false, .. }) => {
+                entry.insert(Slot::Idle(Box::new(Idle { owner, cursor, since: Instant::now() })));
+                Vec::new()
+            }
+            MapEntry::Occupied(entry) => {
+                entry.remove();
+                cursor.into_streams()
+            }
+            MapEntry::Vacant(_) => cursor.into_streams(),
+        }
+    }
+
+    /// The cursor is exhausted or broken: forgets that it was in use.
+    pub fn remove(&self, id: i64) {
+        self.slots.remove(&id);
+    }
+
+    /// Kills one cursor. `None` when there is none; else what is to be closed (a cursor in use is closed by the
+    /// getMore that has it).
+    pub fn kill(&self, id: i64) -> Option<Vec<ShardCursor>> {
+        let MapEntry::Occupied(mut entry) = self.slots.entry(id) else { return None };
+        if let Slot::InUse { killed, .. } = entry.get_mut() {
+            *killed = true;
+            return Some(Vec::new());
+        }
+        match entry.remove() {
+            Slot::Idle(idle) => Some(idle.cursor.into_streams()),
+            Slot::InUse { .. } => Some(Vec::new()),
+        }
+    }
+
+    /// Kills the cursors of sessions that `matches`; gives what is to be closed.
+    pub fn kill_sessions(&self, matches: impl Fn(&SessionId) -> bool) -> Vec<ShardCursor> {
+        let of_session = |slot: &Slot| match slot {
+            Slot::Idle(idle) => idle.owner.session.as_ref().is_some_and(&matches),
+            Slot::InUse { session, .. } => session.as_ref().is_some_and(&matches),
+        };
+        self.kill_all(of_session)
+    }
+
+    /// Kills cursors that nobody asked for since `limit`; gives what is to be closed.
+    pub fn kill_idle(&self, limit: Duration) -> Vec<ShardCursor> {
+        self.kill_all(|slot| match slot {
+            Slot::Idle(idle) => !idle.owner.no_timeout && idle.since.elapsed() >= limit,
+            Slot::InUse { .. } => false,
+        })
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Is there none?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty()
+    }
+
+    fn kill_all(&self, matches: impl Fn(&Slot) -> bool) -> Vec<ShardCursor> {
+        let ids: Vec<i64> =
+            self.slots.iter().filter(|entry| matches(entry.value())).map(|entry| *entry.key()).collect();
+        ids.into_iter().filter_map(|id| self.kill(id)).flatten().collect()
+    }
+}
+
+fn not_found(id: i64) -> CommandError {
+    CommandError::new(ErrorCode::CursorNotFound, format!("Cursor not found (id: {id})."))
+}
+
+/// The router's own numbers for the server's 50736 and 50738 (seen on 6.0.5's router code).
+fn check_session(id: i64, cursor: Option<SessionId>, request: Option<SessionId>) -> CommandResult<()> {
+    let refuse = |code, text: String| Err(CommandError::new(ErrorCode(code), text));
+    match (cursor, request) {
+        (None, None) => Ok(()),
+        (Some(cursor), Some(request)) if cursor == request => Ok(()),
+        (None, Some(request)) => refuse(
+            50799,
+            format!(
+                "Cannot run getMore on cursor {id}, which was not created in a session, in session {request}"
+            ),
+        ),
+        (Some(cursor), None) => refuse(
+            50800,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in session {cursor}, without an lsid"
+            ),
+        ),
+        (Some(cursor), Some(request)) => refuse(
+            50801,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in session {cursor}, in session {request}"
+            ),
+        ),
+    }
+}
+
+/// The id that a getMore names.
+pub(crate) fn cursor_id(value: Value<'_>) -> CommandResult<i64> {
+    match value {
+        Value::Int64(id) => Ok(id),
+        other => Err(CommandError::wrong_type("getMore.getMore", other, "long")),
+    }
+}

@@ -1,0 +1,267 @@
+//! What of a find a router must understand: the rest is the shards' matter.
+
+use bytes::BytesMut;
+use document::splice::{self, Keep};
+use document::{Doc, Value};
+
+use crate::codes::ErrorCode;
+use crate::command::Op;
+use crate::cursor::{CursorKind, Order};
+use crate::error::{CommandError, CommandResult};
+use crate::request::is_generic;
+
+/// Documents in a first batch when the client names no number.
+pub(crate) const DEFAULT_FIRST_BATCH: u64 = 101;
+
+/// The parts of a find that decide targeting and merging.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FindSpec<'a> {
+    pub(crate) filter: Doc<'a>,
+    pub(crate) sort: Option<Doc<'a>>,
+    pub(crate) projection: Option<Doc<'a>>,
+    pub(crate) collation: Option<Doc<'a>>,
+    pub(crate) skip: u64,
+    /// `None`: no limit.
+    pub(crate) limit: Option<u64>,
+    pub(crate) batch_size: Option<u64>,
+    pub(crate) single_batch: bool,
+    pub(crate) show_record_id: bool,
+    pub(crate) allow_partial_results: bool,
+    pub(crate) no_cursor_timeout: bool,
+    pub(crate) kind: CursorKind,
+}
+
+impl<'a> FindSpec<'a> {
+    /// Reads the command; the refusals are those of mongos 6.0.
+    pub(crate) fn parse(body: Doc<'a>) -> CommandResult<Self> {
+        let mut spec = Self {
+            filter: Doc::empty(),
+            sort: None,
+            projection: None,
+            collation: None,
+            skip: 0,
+            limit: None,
+            batch_size: None,
+            single_batch: false,
+            show_record_id: false,
+            allow_partial_results: false,
+            no_cursor_timeout: false,
+            kind: CursorKind::Normal,
+        };
+        let (mut tailable, mut await_data) = (false, false);
+        for field in body.iter().skip(1) {
+            let value = field.value();
+            let doc = || match value {
+                Value::Document(doc) => Ok(doc),
+                other => Err(CommandError::wrong_type(
+                    &format!("FindCommandRequest.{}", field.name()),
+                    other,
+                    "object",
+                )),
+            };
+            match field.name_bytes() {
+                b"filter" => spec.filter = doc()?,
+                b"sort" => spec.sort = Some(doc()?).filter(|sort| !sort.is_empty()),
+                b"projection" => spec.projection = Some(doc()?).filter(|projection| !projection.is_empty()),
+                b"collation" => spec.collation = Some(doc()?).filter(|collation| !collation.is_empty()),
+                b"skip" => spec.skip = count("skip", value)?.unwrap_or(0),
+                b"limit" => spec.limit = count("limit", value)?.filter(|limit| *limit != 0),
+                b"batchSize" => spec.batch_size = count("batchSize", value)?,
+                b"singleBatch" => spec.single_batch = flag("singleBatch", value)?,
+                b"showRecordId" => spec.show_record_id = flag("showRecordId", value)?,
+                b"allowPartialResults" => spec.allow_partial_results = flag("allowPartialResults", value)?,
+                b"noCursorTimeout" => spec.no_cursor_timeout = flag("noCursorTimeout", value)?,
+                b"tailable" => tailable = flag("tailable", value)?,
+                b"awaitData" => await_data = flag("awaitData", value)?,
+                b"runtimeConstants" => {
+                    return Err(CommandError::new(
+                        ErrorCode(51202),
+                        "Cannot specify runtime constants option to a mongos",
+                    ));
+                }
+                b"$_requestResumeToken" | b"$_resumeAfter" => {
+                    return Err(CommandError::bad_value(
+                        "Queries on mongoS may not request or provide a resume token",
+                    ));
+                }
+                b"ntoreturn" | b"readOnce" | b"allowSpeculativeMajorityRead" | b"term" | b"isOplogReplay" => {
+                    return Err(CommandError::failed_to_parse(format!(
+                        "The field '{}' is internal and not allowed in a client's query",
+                        field.name()
+                    )));
+                }
+                _ => {}
+            }
+        }
+        if await_data && !tailable {
+            return Err(CommandError::failed_to_parse(
+                "Cannot set 'awaitData' without also setting 'tailable'",
+            ));
+        }
+        if tailable {
+            spec.kind = if await_data { CursorKind::TailableAwaitData } else { CursorKind::Tailable };
+        }
+        Ok(spec)
+    }
+
+    /// How many documents each of several shards may be asked for.
+    pub(crate) fn shard_limit(&self) -> CommandResult<Option<i64>> {
+        let Some(limit) = self.limit else { return Ok(None) };
+        let sum = limit.checked_add(self.skip).and_then(|sum| i64::try_from(sum).ok());
+        sum.map(Some).ok_or_else(|| {
+            CommandError::new(
+                ErrorCode::Overflow,
+                format!(
+                    "sum of limit and skip cannot be represented as a 64-bit integer, limit: {limit}, skip: {}",
+                    self.skip
+                ),
+            )
+        })
+    }
+
+    /// The order in which several shards' documents are merged.
+    pub(crate) fn order(&self) -> Order {
+        match self.sort {
+            Some(sort) if is_natural(sort) => Order::Any,
+            Some(sort) => Order::by(sort),
+            None if mentions_near(self.filter, 0) => Order::SortedWhole,
+            None => Order::Any,
+        }
+    }
+
+    /// Writes the command for one of several shards (see the table in the reads reference: skip stays here, the limit
+    /// covers it, the sort key comes along).
+    pub(crate) fn write_for_many(&self, op: &Op<'_>, order: &Order, out: &mut BytesMut) -> CommandResult<()> {
+        let natural = self.sort.filter(|sort| is_natural(*sort));
+        let adds_projection = *order != Order::Any || self.show_record_id;
+        splice::copy_fields(op.request.body, out, |name| match name {
+            b"skip" | b"limit" | b"singleBatch" => Keep::No,
+            b"projection" if adds_projection => Keep::No,
+            b"sort" if natural.is_some() => Keep::No,
+            b"hint" if natural.is_some() => Keep::No,
+            b"showRecordId" if self.show_record_id => Keep::No,
+            _ if is_generic(name) => Keep::No,
+            _ => Keep::Yes,
+        });
+        if let Some(natural) = natural {
+            splice::put_doc(out, "hint", natural);
+        }
+        if let Some(limit) = self.shard_limit()? {
+            splice::put_i64(out, "limit", limit);
+        }
+        if adds_projection {
+            let projection = splice::open_doc(out, "projection");
+            out.extend_from_slice(self.projection.map_or(&[][..], Doc::elements));
+            let meta = |out: &mut BytesMut, name: &str, what: &str| {
+                let open = splice::open_doc(out, name);
+                splice::put_str(out, "$meta", what);
+                open.finish(out);
+            };
+            match order {
+                Order::Any => {}
+                Order::Sorted { .. } => meta(out, "$sortKey", "sortKey"),
+                Order::SortedWhole => meta(out, "$sortKey", "geoNearDistance"),
+            }
+            if self.show_record_id {
+                meta(out, "$recordId", "recordId");
+            }
+            projection.finish(out);
+        }
+        Ok(())
+    }
+}
+
+/// A sort by the order on disk: a hint in disguise (6.0).
+fn is_natural(sort: Doc<'_>) -> bool {
+    sort.first().is_some_and(|field| field.name() == "$natural")
+}
+
+/// Does the filter order by distance? Looks through `$and` as deep as a query may nest.
+fn mentions_near(filter: Doc<'_>, depth: usize) -> bool {
+    if depth > 100 {
+        return false;
+    }
+    filter.iter().any(|field| match field.value() {
+        Value::Document(operators) => {
+            operators.iter().any(|operator| matches!(operator.name(), "$near" | "$nearSphere" | "$geoNear"))
+        }
+        Value::Array(branches) if field.name() == "$and" => branches
+            .iter()
+            .any(|branch| branch.value().as_doc().is_some_and(|doc| mentions_near(doc, depth + 1))),
+        _ => false,
+    })
+}
+
+/// A non-negative integral number. Null counts as absent.
+pub(crate) fn count(name: &str, value: Value<'_>) -> CommandResult<Option<u64>> {
+    if value == Value::Null {
+        return Ok(None);
+    }
+    let number = match value {
+        Value::Double(n) if n.is_nan() => 0,
+        // The server truncates doubles here.
+        Value::Double(n) => {
+            Value::Double(n.trunc()).as_i64().unwrap_or(if n < 0.0 { i64::MIN } else { i64::MAX })
+        }
+        other => other.as_i64().ok_or_else(|| {
+            CommandError::wrong_type(
+                &format!("FindCommandRequest.{name}"),
+                other,
+                "[long, int, decimal, double]",
+            )
+        })?,
+    };
+    u64::try_from(number).map(Some).map_err(|_| {
+        CommandError::new(
+            ErrorCode(51024),
+            format!("BSON field '{name}' value must be >= 0, actual value '{number}'"),
+        )
+    })
+}
+
+fn flag(name: &str, value: Value<'_>) -> CommandResult<bool> {
+    match value {
+        Value::Bool(flag) => Ok(flag),
+        Value::Null | Value::Undefined => Ok(false),
+        number if number.is_number() => Ok(number.is_truthy()),
+        other => Err(CommandError::wrong_type(
+            &format!("FindCommandRequest.{name}"),
+            other,
+            "[bool, long, int, decimal, double]",
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(body: &bson::RawDocumentBuf) -> CommandResult<()> {
+        FindSpec::parse(Doc::new(body.as_bytes()).unwrap()).map(|_| ())
+    }
+
+    #[test]
+    fn bad_numbers_and_internal_fields_get_the_servers_codes() {
+        for (body, code) in [
+            (bson::rawdoc! { "find": "c", "limit": -1 }, 51024),
+            (bson::rawdoc! { "find": "c", "batchSize": -5_i64 }, 51024),
+            (bson::rawdoc! { "find": "c", "filter": 1 }, 14),
+            (bson::rawdoc! { "find": "c", "limit": "x" }, 14),
+            (bson::rawdoc! { "find": "c", "awaitData": true }, 9),
+            (bson::rawdoc! { "find": "c", "runtimeConstants": {} }, 51202),
+            (bson::rawdoc! { "find": "c", "$_resumeAfter": {} }, 2),
+        ] {
+            assert_eq!(parse(&body).unwrap_err().code().0, code, "{body:?}");
+        }
+    }
+
+    #[test]
+    fn limit_and_skip_that_overflow_are_refused() {
+        let body = bson::rawdoc! { "find": "c", "limit": i64::MAX, "skip": 1 };
+        let spec = FindSpec::parse(Doc::new(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(spec.shard_limit().unwrap_err().code(), ErrorCode::Overflow);
+        let body = bson::rawdoc! { "find": "c", "limit": 10, "skip": 5 };
+        let spec = FindSpec::parse(Doc::new(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(spec.shard_limit().unwrap(), Some(15));
+    }
+}

@@ -1,0 +1,222 @@
+//! Opening the cursors of one query on all of its shards at once.
+//!
+//! A shard's cursor keeps the ownership filter of the moment it was opened: cursors that are opened one after the
+//! other see moved documents twice or not at all. So all are opened together, stale answers are retried only while
+//! none has been handed out, and only getMores may be lazy (seen on 6.0.5).
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use document::splice;
+use futures_util::future::join_all;
+use topology::{ReadPreference, ReplicaSet};
+
+use crate::Router;
+use crate::codes::ErrorCode;
+use crate::command::Op;
+use crate::cursor::{CursorKind, CursorReply, Owner, RouterCursor, ShardCursor};
+use crate::error::{CommandError, CommandResult};
+use crate::remote::routing::Destinations;
+use crate::remote::{Retry, ShardReply, Template};
+use crate::reply::Reply;
+use crate::session::SessionId;
+
+/// Streams that were opened on several shards.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) streams: Vec<ShardCursor>,
+    pub(super) at: Option<document::Timestamp>,
+    pub(super) operation_time: Option<document::Timestamp>,
+    /// A shard that could not be asked was left out.
+    pub(super) partial: bool,
+}
+
+/// Whether shards that cannot be reached may be left out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Partial {
+    Allowed,
+    Refused,
+}
+
+impl Op<'_> {
+    /// The session of the command.
+    pub(crate) fn session(&self) -> Option<SessionId> {
+        self.request.generic.lsid.and_then(SessionId::from_lsid)
+    }
+
+    /// The command's read preference.
+    pub(crate) fn read_preference(&self) -> CommandResult<ReadPreference> {
+        match self.request.generic.read_preference {
+            None => Ok(ReadPreference::PRIMARY),
+            Some(doc) => ReadPreference::from_doc(doc)
+                .map_err(|error| CommandError::new(ErrorCode(error.code()), error.to_string())),
+        }
+    }
+}
+
+/// Sends the template to all destinations at once. All have answered when this returns; on an error the cursors of
+/// those that succeeded are closed.
+pub(super) async fn open_on_all(
+    op: &Op<'_>,
+    template: &Template,
+    destinations: &Destinations,
+    db: &str,
+    collection: &str,
+    partial: Partial,
+) -> CommandResult<Opened> {
+    let preference = op.read_preference()?;
+    let asked = destinations.iter().map(|destination| {
+        let preference = &preference;
+        async move {
+            let mut request = template.finish(|out| destination.versions.write(out))?;
+            let set = op.router.shard_set(&destination.shard).await?;
+            let answer = op
+                .router
+                .servers()
+                .ask_set(&set, &mut request, preference, Retry::Idempotent, op.deadline)
+                .await?;
+            stream(op, set, answer, db, collection)
+        }
+    });
+    let mut opened = Opened { streams: Vec::new(), at: None, operation_time: None, partial: false };
+    let mut failure: Option<CommandError> = None;
+    for answer in join_all(asked).await {
+        match answer {
+            Ok((stream, at, time)) => {
+                opened.streams.push(stream);
+                opened.at = opened.at.or(at);
+                opened.operation_time = opened.operation_time.max(time);
+            }
+            Err(error) if partial == Partial::Allowed && is_unreachable(error.code()) => {
+                opened.partial = true
+            }
+            // A stale answer refreshes the routing: it goes before others.
+            Err(error) => match &failure {
+                Some(first) if first.code().is_stale() || !error.code().is_stale() => {
+                    op.router.note_stale(&error);
+                }
+                _ => {
+                    if let Some(first) = failure.replace(error) {
+                        op.router.note_stale(&first);
+                    }
+                }
+            },
+        }
+    }
+    match failure {
+        None => Ok(opened),
+        Some(error) => {
+            op.router.kill_in_background(opened.streams);
+            Err(error)
+        }
+    }
+}
+
+type StreamAndTimes = (ShardCursor, Option<document::Timestamp>, Option<document::Timestamp>);
+
+fn stream(
+    op: &Op<'_>,
+    set: Arc<ReplicaSet>,
+    answer: ShardReply,
+    db: &str,
+    collection: &str,
+) -> CommandResult<StreamAndTimes> {
+    let time = answer.summary.times.operation;
+    let reply = CursorReply::parse(&answer.reply.into_body())?;
+    let at = reply.at;
+    Ok((ShardCursor::new(set, answer.server, db, collection, op.session(), reply), at, time))
+}
+
+/// Errors that `allowPartialResults` forgives (6.0).
+fn is_unreachable(code: ErrorCode) -> bool {
+    code.is_retriable() || code == ErrorCode::FailedToSatisfyReadPreference
+}
+
+/// Passes a one-shard answer on. A cursor that stays open on the shard becomes a cursor of this router.
+pub(super) fn pass_through(
+    op: &Op<'_>,
+    set: Arc<ReplicaSet>,
+    answer: ShardReply,
+    collection: &str,
+    owner: impl FnOnce() -> Owner,
+) -> Reply {
+    let ShardReply { reply, summary, server } = answer;
+    let mut reply = Reply::forward(reply, &summary);
+    let id = reply.body().get_doc("cursor").and_then(|cursor| cursor.get_i64("id")).unwrap_or(0);
+    if id != 0 {
+        let stream =
+            ShardCursor::new(set, server, op.request.db, collection, op.session(), CursorReply::open(id));
+        let id = op.router.cursors().insert(owner(), RouterCursor::single(stream));
+        set_cursor_id(&mut reply, id);
+    }
+    reply
+}
+
+/// Overwrites the id in a cursor reply: same length, same place.
+pub(super) fn set_cursor_id(reply: &mut Reply, id: i64) {
+    let body = reply.body();
+    let field = body.get_doc("cursor").and_then(|cursor| cursor.field("id"));
+    let at = field
+        .filter(|field| field.value_bytes().len() == 8)
+        .and_then(|field| body.offset_of(field.value_bytes()));
+    if let Some(slot) = at.and_then(|at| reply.body_mut().get_mut(at..at + 8)) {
+        slot.copy_from_slice(&id.to_le_bytes());
+    }
+}
+
+/// Writes the end of a cursor document and of its reply: `id, ns, [atClusterTime], [partialResultsReturned]`.
+pub(super) fn finish_cursor(
+    out: &mut BytesMut,
+    cursor: splice::Open,
+    id: i64,
+    namespace: &str,
+    at: Option<document::Timestamp>,
+    partial: bool,
+) {
+    splice::put_i64(out, "id", id);
+    splice::put_str(out, "ns", namespace);
+    if let Some(at) = at {
+        splice::put_timestamp(out, "atClusterTime", at);
+    }
+    if partial {
+        splice::put_bool(out, "partialResultsReturned", true);
+    }
+    cursor.finish(out);
+    splice::put_f64(out, "ok", 1.0);
+}
+
+/// The answer for a database or collection that does not exist.
+pub(super) fn empty(namespace: &str) -> Reply {
+    Reply::build(|out| {
+        let cursor = splice::open_doc(out, "cursor");
+        splice::open_array(out, "firstBatch").finish(out);
+        finish_cursor(out, cursor, 0, namespace, None, false);
+    })
+}
+
+/// An owner for a cursor of this command.
+pub(super) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: bool) -> Owner {
+    Owner {
+        namespace: namespace.into(),
+        session: op.session(),
+        kind,
+        no_timeout,
+        comment: op.request.generic.comment.map(|comment| comment.raw().into()),
+        time_left: op
+            .deadline
+            .map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now())),
+    }
+}
+
+impl Router {
+    /// Closes shards' cursors without waiting for it.
+    pub(crate) fn kill_in_background(&self, streams: Vec<ShardCursor>) {
+        for stream in streams {
+            if stream.is_exhausted() {
+                continue;
+            }
+            let servers = Arc::clone(self.servers());
+            self.tasks().spawn(async move { stream.kill(&servers).await });
+        }
+    }
+}

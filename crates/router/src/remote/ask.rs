@@ -1,0 +1,147 @@
+//! One request to one member of a set, asked again where mongos would.
+
+use std::sync::Arc;
+
+use bytes::BytesMut;
+use chunk_map::ShardId;
+use tokio::time::{Duration, Instant};
+use topology::{Failure, ReadPreference, ReplicaSet, Server, TopologyError};
+
+use super::servers::Servers;
+use crate::Router;
+use crate::codes::ErrorCode;
+use crate::error::{CommandError, CommandResult};
+use crate::reply::Summary;
+
+/// Attempts after the first (mongos 5.0: `kMaxNumRetries` of its fan-out sender).
+const MAX_RETRIES: usize = 3;
+
+/// A shard's own limit (`maxTimeMSOpOnly`) answers first; this much later the router stops to wait for it.
+const DEADLINE_SLACK: Duration = Duration::from_millis(100);
+
+/// Which failures allow to send the same bytes again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retry {
+    /// None but those before anything was sent: plain writes.
+    Never,
+    /// The server did not run it, or running it twice is harmless: reads, retryable writes, idempotent DDL.
+    Idempotent,
+    /// Only when the member says that it is no primary.
+    NotPrimary,
+}
+
+impl Retry {
+    const fn allows(self, code: ErrorCode) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Idempotent => code.is_retriable(),
+            Self::NotPrimary => code.is_not_primary(),
+        }
+    }
+}
+
+/// A shard's reply that says `ok: 1`.
+#[derive(Debug)]
+pub struct ShardReply {
+    /// The message, editable in place.
+    pub reply: wire::Reply,
+    /// What one look at it told.
+    pub summary: Summary,
+    /// Who answered: later requests of a cursor go there.
+    pub server: Arc<Server>,
+}
+
+impl Router {
+    /// Asks the member of a shard that `preference` selects.
+    pub async fn ask_shard(
+        &self,
+        shard: &ShardId,
+        request: &mut BytesMut,
+        preference: &ReadPreference,
+        retry: Retry,
+        deadline: Option<Instant>,
+    ) -> CommandResult<ShardReply> {
+        let set = self.shard_set(shard).await?;
+        self.servers().ask_set(&set, request, preference, retry, deadline).await
+    }
+}
+
+impl Servers {
+    /// Asks the member of a set that `preference` selects.
+    pub async fn ask_set(
+        &self,
+        set: &Arc<ReplicaSet>,
+        request: &mut BytesMut,
+        preference: &ReadPreference,
+        retry: Retry,
+        deadline: Option<Instant>,
+    ) -> CommandResult<ShardReply> {
+        let mut attempt = 0;
+        loop {
+            let server = match set.select(preference) {
+                Some(server) => server,
+                None => set.wait(preference, deadline).await.map_err(transport_error)?,
+            };
+            let error = match self.exchange(set, &server, request, deadline).await {
+                Ok(answer) if answer.summary.ok => return Ok(answer),
+                Ok(answer) => {
+                    let error = CommandError::from_reply(answer.reply.body());
+                    if attempt >= MAX_RETRIES || !retry.allows(error.code()) {
+                        return Err(error);
+                    }
+                    error
+                }
+                Err(error) => {
+                    let safe = error.is_before_send() && error.is_network();
+                    let error = transport_error(error);
+                    if attempt >= MAX_RETRIES || !(safe || retry.allows(error.code())) {
+                        return Err(error);
+                    }
+                    error
+                }
+            };
+            attempt += 1;
+            tracing::debug!(set = %set.name(), server = %server.address(), %error, attempt, "asking again");
+        }
+    }
+
+    /// One exchange with one member. Times of the reply are taken over, failures are reported to the set's monitor.
+    pub async fn exchange(
+        &self,
+        set: &ReplicaSet,
+        server: &Arc<Server>,
+        request: &mut BytesMut,
+        deadline: Option<Instant>,
+    ) -> Result<ShardReply, TopologyError> {
+        let deadline = deadline.map(|deadline| deadline + DEADLINE_SLACK);
+        let answered = async {
+            let mut connection = server.checkout(deadline).await?;
+            connection.exchange(request, deadline).await
+        };
+        match answered.await {
+            Ok(reply) => {
+                let summary = Summary::of(reply.body());
+                self.clock().observe(&summary.times);
+                if let Some(code) = summary.code.filter(|_| !summary.ok) {
+                    if code.is_not_primary() {
+                        set.report(server, Failure::NotPrimary);
+                    } else if code.is_shutdown() {
+                        set.report(server, Failure::Shutdown);
+                    }
+                }
+                Ok(ShardReply { reply, summary, server: Arc::clone(server) })
+            }
+            Err(error) => {
+                if error.is_network() {
+                    set.report(server, Failure::Network);
+                }
+                Err(error)
+            }
+        }
+    }
+}
+
+/// The error of a failed exchange, with MongoDB's code.
+pub(crate) fn transport_error(error: TopologyError) -> CommandError {
+    CommandError::new(ErrorCode(error.code()), error.to_string())
+}

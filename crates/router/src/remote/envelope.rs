@@ -1,0 +1,205 @@
+//! A request to a server, spliced from the client's bytes.
+//!
+//! The command's own fields are copied as they are; everything generic is written anew, so that nothing a client
+//! invents (`shardVersion`, `$topologyTime`, `$client`, ...) ever reaches a shard.
+
+use bytes::BytesMut;
+use document::splice::{self, Keep, Open};
+use document::{Doc, Value};
+use tokio::time::Instant;
+use wire::{MsgFlags, OpMsgWriter};
+
+use crate::command::Op;
+use crate::error::{CommandError, CommandResult};
+use crate::request::{Request, is_generic};
+use crate::session::SessionId;
+
+/// A request that is being written: fields first, then [`ShardRequest::finish`].
+#[derive(Debug)]
+pub struct ShardRequest<'a> {
+    out: BytesMut,
+    writer: OpMsgWriter,
+    body: Open,
+    op: &'a Op<'a>,
+}
+
+/// A complete request whose versions are still open: cloned for each shard of a fan-out.
+#[derive(Debug, Clone)]
+pub struct Template {
+    bytes: BytesMut,
+}
+
+impl<'a> ShardRequest<'a> {
+    /// An empty request with room for `capacity` more bytes.
+    #[must_use]
+    pub fn new(op: &'a Op<'a>, capacity: usize) -> Self {
+        let mut out = BytesMut::with_capacity(capacity + 640);
+        let writer = OpMsgWriter::begin(&mut out, 0, 0, MsgFlags::NONE);
+        let body = splice::open(&mut out);
+        Self { out, writer, body, op }
+    }
+
+    /// The client's command with its own fields, but for those that `drop` names.
+    #[must_use]
+    pub fn copy(op: &'a Op<'a>, drop: impl Fn(&[u8]) -> bool) -> Self {
+        let mut request = Self::new(op, op.request.body.as_bytes().len());
+        splice::copy_fields(op.request.body, &mut request.out, |name| {
+            if is_generic(name) || drop(name) { Keep::No } else { Keep::Yes }
+        });
+        request
+    }
+
+    /// Where the command's fields are written.
+    pub const fn out(&mut self) -> &mut BytesMut {
+        &mut self.out
+    }
+
+    /// The client's `readConcern`, else the cluster's default. An internal connection must say one (6.0).
+    #[must_use]
+    pub fn read_concern(mut self) -> Self {
+        match self.op.request.generic.read_concern.filter(|concern| !concern.is_empty()) {
+            Some(concern) => splice::put_doc(&mut self.out, "readConcern", concern),
+            None => self.op.router.defaults().write_read_concern(&mut self.out),
+        }
+        self
+    }
+
+    /// The client's `writeConcern`, else the cluster's default. An internal connection must say one (6.0).
+    #[must_use]
+    pub fn write_concern(mut self) -> Self {
+        match self.op.request.generic.write_concern.filter(|concern| !concern.is_empty()) {
+            Some(concern) => put_write_concern(&mut self.out, concern),
+            None => self.op.router.defaults().write_write_concern(&mut self.out),
+        }
+        self
+    }
+
+    /// An explicit empty `writeConcern`: for aggregates that write nothing.
+    #[must_use]
+    pub fn no_write_concern(mut self) -> Self {
+        splice::put_doc(&mut self.out, "writeConcern", Doc::empty());
+        self
+    }
+
+    /// Writes what each request carries and closes the body. `versions` writes `shardVersion` and `databaseVersion`.
+    pub fn finish(self, versions: impl FnOnce(&mut BytesMut)) -> CommandResult<BytesMut> {
+        let db = self.op.request.db;
+        self.finish_on(db, versions)
+    }
+
+    /// As [`Self::finish`], on another database than the client's.
+    pub fn finish_on(mut self, db: &str, versions: impl FnOnce(&mut BytesMut)) -> CommandResult<BytesMut> {
+        write_generic(&mut self.out, self.op, db);
+        versions(&mut self.out);
+        self.body.finish(&mut self.out);
+        self.writer.finish(&mut self.out).map_err(too_large)?;
+        Ok(self.out)
+    }
+
+    /// As [`Self::finish`], with documents in a section of their own behind the body.
+    pub fn finish_with_documents<'d>(
+        mut self,
+        versions: impl FnOnce(&mut BytesMut),
+        identifier: &str,
+        documents: impl Iterator<Item = Doc<'d>>,
+    ) -> CommandResult<BytesMut> {
+        write_generic(&mut self.out, self.op, self.op.request.db);
+        versions(&mut self.out);
+        self.body.finish(&mut self.out);
+        let sequence = self.writer.begin_sequence(&mut self.out, identifier);
+        for document in documents {
+            self.out.extend_from_slice(document.as_bytes());
+        }
+        sequence.finish(&mut self.out);
+        self.writer.finish(&mut self.out).map_err(too_large)?;
+        Ok(self.out)
+    }
+
+    /// Everything but the versions: for a fan-out.
+    #[must_use]
+    pub fn template(self) -> Template {
+        let db = self.op.request.db;
+        self.template_on(db)
+    }
+
+    /// As [`Self::template`], on another database than the client's.
+    #[must_use]
+    pub fn template_on(mut self, db: &str) -> Template {
+        write_generic(&mut self.out, self.op, db);
+        // The lengths are written when a shard's copy is finished.
+        Template { bytes: self.out }
+    }
+}
+
+impl Template {
+    /// One shard's copy.
+    pub fn finish(&self, versions: impl FnOnce(&mut BytesMut)) -> CommandResult<BytesMut> {
+        let mut out = BytesMut::with_capacity(self.bytes.len() + 192);
+        out.extend_from_slice(&self.bytes);
+        versions(&mut out);
+        wire::seal_message(&mut out).map_err(too_large)?;
+        Ok(out)
+    }
+}
+
+fn too_large(error: wire::WireError) -> CommandError {
+    CommandError::new(crate::ErrorCode::BSONObjectTooLarge, error.to_string())
+}
+
+/// `w: 0` would hide stale routing: shards are asked for `w: 1`, and the client's reply is cut down instead.
+fn put_write_concern(out: &mut BytesMut, concern: Doc<'_>) {
+    let open = splice::open_doc(out, "writeConcern");
+    for field in concern {
+        if field.name() == "w" && field.value().as_i64() == Some(0) {
+            splice::put_i32(out, "w", 1);
+        } else {
+            out.extend_from_slice(field.raw());
+        }
+    }
+    open.finish(out);
+}
+
+/// Session, times, client, ... of the operation: the same for every shard.
+fn write_generic(out: &mut BytesMut, op: &Op<'_>, db: &str) {
+    let Request { generic, .. } = &op.request;
+    if let Some(session) = generic.lsid.and_then(SessionId::from_lsid) {
+        session.write(out);
+        if let Some(number) = generic.txn_number {
+            splice::put_i64(out, "txnNumber", number);
+        }
+    }
+    if let Some(comment) = generic.comment {
+        out.extend_from_slice(comment.raw());
+    }
+    if let Some(ms) = generic.max_time_ms {
+        splice::put_i64(out, "maxTimeMS", i64::from(ms));
+    }
+    write_time_limit(out, op.deadline);
+    if let Some(version) = generic.api.version {
+        splice::put_str(out, "apiVersion", version);
+        if let Some(strict) = generic.api.strict {
+            splice::put_bool(out, "apiStrict", strict);
+        }
+        if let Some(errors) = generic.api.deprecation_errors {
+            splice::put_bool(out, "apiDeprecationErrors", errors);
+        }
+    }
+    if let Some(preference) = generic.read_preference
+        && preference.get("mode").and_then(Value::as_str) != Some("primary")
+    {
+        splice::put_doc(out, "$readPreference", preference);
+    }
+    splice::put_str(out, "$db", db);
+    op.router.clock().write_request(out);
+    if let Some(metadata) = op.client.metadata() {
+        splice::put_doc(out, "$client", metadata);
+    }
+}
+
+/// `maxTimeMSOpOnly`: what is left of the client's budget, at least 1 (0 would mean none).
+pub(crate) fn write_time_limit(out: &mut BytesMut, deadline: Option<Instant>) {
+    if let Some(deadline) = deadline {
+        let left = deadline.saturating_duration_since(Instant::now()).as_millis();
+        splice::put_i64(out, "maxTimeMSOpOnly", i64::try_from(left).unwrap_or(i64::MAX).max(1));
+    }
+}
