@@ -24,7 +24,7 @@ mod source;
 mod version;
 
 pub use cache::{CacheStatistics, CatalogCache, Routing, ShardList, ShardRegistry};
-pub use chunks::{ChunkHistory, ChunkMap, ChunkRef, ShardSet};
+pub use chunks::{ChunkHistory, ChunkMap, ChunkRef, ShardSet, StaleChunkHistory};
 pub use error::{CatalogError, Inconsistent, MetadataError, SourceError};
 pub use ids::{DatabaseName, Namespace, ShardId};
 pub use metadata::{

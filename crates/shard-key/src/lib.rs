@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Ranges are what a mongos computes, over-approximations included (seen on 6.0.5: the table in
-//! `tests/targeting_table.rs`): documents that match a filter are inside its ranges, never the other way round.
+//! `chunk-map/tests/targeting_table.rs`): documents that match a filter are inside its ranges, never the other way round.
 //!
 //! Names to read first: [`KeyPattern`], [`ShardKey`], [`KeyRanges`].
 //!
