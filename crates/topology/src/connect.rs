@@ -65,6 +65,8 @@ impl Connector {
         };
         let reply = exchange.await.map_err(|error| match error {
             TopologyError::DeadlineExceeded => timed_out(),
+            // Nothing but a hello was ever sent on it.
+            TopologyError::Network { address, source } => TopologyError::Connect { address, source },
             other => other,
         })?;
         let round_trip = started.elapsed();

@@ -190,6 +190,7 @@ impl ReplicaSet {
         for watched in members.into_values() {
             watched.server.pool().close();
         }
+        self.description.store(Arc::new(SetDescription::new(Vec::new())));
         self.changed.notify_waiters();
     }
 
