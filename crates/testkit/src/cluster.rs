@@ -10,6 +10,7 @@ use mongodb::Client;
 
 use crate::binaries::{mongod_path, router_path};
 use crate::member::{MemberOptions, Role};
+use crate::network::Network;
 use crate::replica_set::ReplicaSet;
 use crate::router::{Router, RouterOptions};
 use crate::workdir::WorkDir;
@@ -24,6 +25,7 @@ pub struct ClusterBuilder {
     first_router_port: Option<u16>,
     cache_gb: f64,
     balancer: bool,
+    partitionable: bool,
     mongod: Option<PathBuf>,
     router_binary: Option<PathBuf>,
     shard_parameters: Vec<(String, String)>,
@@ -79,6 +81,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn balancer(mut self) -> Self {
         self.balancer = true;
+        self
+    }
+
+    /// Members can be cut off by [`crate::Member::isolate`]: all their traffic goes through forwarders of this process.
+    #[must_use]
+    pub fn partitionable(mut self) -> Self {
+        self.partitionable = true;
         self
     }
 
@@ -149,6 +158,7 @@ impl ClusterBuilder {
             Some(path) => path,
             None => tokio::task::spawn_blocking(mongod_path).await??,
         };
+        let network = self.partitionable.then(Network::new);
         let options = |role, set_name: String, cache_gb, parameters: &[(String, String)]| MemberOptions {
             mongod: mongod.clone(),
             role,
@@ -156,6 +166,7 @@ impl ClusterBuilder {
             cache_gb,
             parameters: member_parameters(role, parameters),
             dir: Arc::clone(dir),
+            network: network.clone(),
         };
         let config_options = options(Role::Config, "config0".into(), 0.25, &self.config_parameters);
         let shard_sets = (0..self.shards).map(|index| {
@@ -230,6 +241,7 @@ impl Cluster {
             first_router_port: None,
             cache_gb: 0.25,
             balancer: false,
+            partitionable: false,
             mongod: None,
             router_binary: None,
             shard_parameters: Vec::new(),

@@ -27,6 +27,7 @@ mod child;
 mod cluster;
 mod ddl;
 mod member;
+mod network;
 mod observe;
 mod port;
 pub mod raw;

@@ -12,6 +12,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
 use crate::child::Child;
+use crate::network::{Forwarder, Network};
 use crate::port::free_port;
 use crate::raw::RawConn;
 use crate::usage::Usage;
@@ -33,10 +34,13 @@ pub(crate) struct MemberOptions {
     pub(crate) cache_gb: f64,
     pub(crate) parameters: Vec<(String, String)>,
     pub(crate) dir: Arc<WorkDir>,
+    /// Set when members can be cut off.
+    pub(crate) network: Option<Arc<Network>>,
 }
 
 /// mongod's exit code when its port is taken.
 const ADDRESS_IN_USE: i32 = 48;
+const HELLO_LIMIT: Duration = Duration::from_secs(1);
 const START_LIMIT: Duration = Duration::from_secs(60);
 
 /// One `mongod`: it can be looked at, stopped, killed and started again.
@@ -45,20 +49,27 @@ pub struct Member {
     port: u16,
     options: Arc<MemberOptions>,
     process: Mutex<Option<Arc<Child>>>,
+    forwarder: Option<Forwarder>,
 }
 
 impl Member {
     /// Starts a new member on a free port.
     pub(crate) async fn start_new(name: String, options: Arc<MemberOptions>) -> Result<Self> {
         for _ in 0..20 {
-            let member = Self {
+            let mut member = Self {
                 name: name.clone(),
                 port: free_port()?,
                 options: Arc::clone(&options),
                 process: Mutex::new(None),
+                forwarder: None,
             };
             match member.start().await {
-                Ok(()) => return Ok(member),
+                Ok(()) => {
+                    if let Some(network) = &options.network {
+                        member.forwarder = Some(Forwarder::start(member.port, network).await?);
+                    }
+                    return Ok(member);
+                }
                 Err(StartError::PortTaken) => {}
                 Err(StartError::Other(error)) => return Err(error),
             }
@@ -139,7 +150,7 @@ impl Member {
     /// `127.0.0.1:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.forwarder.as_ref().map_or(self.port, |forwarder| forwarder.port))
     }
 
     /// Where its log is.
@@ -178,6 +189,30 @@ impl Member {
     /// When it is not running.
     pub fn resume(&self) -> Result<()> {
         self.child()?.signal(Signal::CONT)
+    }
+
+    fn forwarder(&self) -> Result<&Forwarder> {
+        self.forwarder.as_ref().context("the cluster was not started with `partitionable`")
+    }
+
+    /// Cuts it off from everybody, other members and routers, in both directions; connections stay open.
+    ///
+    /// # Errors
+    /// When the cluster is not [`crate::ClusterBuilder::partitionable`].
+    pub fn isolate(&self) -> Result<()> {
+        let forwarder = self.forwarder()?;
+        forwarder.network().isolate(forwarder.port, self.pid()?);
+        Ok(())
+    }
+
+    /// Ends a [`Member::isolate`]: what was sent meanwhile arrives now.
+    ///
+    /// # Errors
+    /// When the cluster is not [`crate::ClusterBuilder::partitionable`].
+    pub fn reconnect(&self) -> Result<()> {
+        let forwarder = self.forwarder()?;
+        forwarder.network().reconnect(forwarder.port);
+        Ok(())
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
@@ -225,16 +260,19 @@ impl Member {
         Ok(Client::with_uri_str(format!("mongodb://{}/?directConnection=true", self.address())).await?)
     }
 
-    /// Whether it says that it is the primary.
+    /// Whether it says that it is the primary. One that is paused or cut off says nothing.
     pub async fn is_primary(&self) -> bool {
-        let hello = self.command("admin", doc! { "hello": 1 }).await;
-        hello.is_ok_and(|reply| reply.get_bool("isWritablePrimary").unwrap_or(false))
+        self.hello_says("isWritablePrimary").await
     }
 
     /// Whether it says that it is a secondary.
     pub async fn is_secondary(&self) -> bool {
-        let hello = self.command("admin", doc! { "hello": 1 }).await;
-        hello.is_ok_and(|reply| reply.get_bool("secondary").unwrap_or(false))
+        self.hello_says("secondary").await
+    }
+
+    async fn hello_says(&self, field: &str) -> bool {
+        let hello = tokio::time::timeout(HELLO_LIMIT, self.command("admin", doc! { "hello": 1 })).await;
+        hello.is_ok_and(|reply| reply.is_ok_and(|reply| reply.get_bool(field).unwrap_or(false)))
     }
 }
 

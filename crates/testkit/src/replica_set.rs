@@ -43,7 +43,11 @@ impl ReplicaSet {
             "_id": &self.name,
             "version": 1,
             "members": members,
-            "settings": { "electionTimeoutMillis": ELECTION_TIMEOUT_MS, "heartbeatIntervalMillis": HEARTBEAT_MS },
+            "settings": {
+                "electionTimeoutMillis": ELECTION_TIMEOUT_MS,
+                "heartbeatIntervalMillis": HEARTBEAT_MS,
+                "heartbeatTimeoutSecs": 2,
+            },
         };
         if role == Role::Config {
             config.insert("configsvr", true);

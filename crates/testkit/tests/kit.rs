@@ -77,6 +77,30 @@ async fn members_are_paused_killed_restarted_and_stepped_down() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_isolated_primary_is_replaced_and_comes_back_as_a_secondary() {
+    let cluster =
+        Cluster::builder().shards(1).members(3).partitionable().without_router().start().await.unwrap();
+    let shard = cluster.shard(0).unwrap();
+    let old = shard.primary().await.unwrap();
+    old.isolate().unwrap();
+    assert!(!old.is_primary().await, "an isolated member answers");
+    let new = shard.primary().await.unwrap();
+    assert_ne!(new.name(), old.name());
+    new.command("d", doc! { "insert": "c", "documents": [{ "n": 1 }], "writeConcern": { "w": 2 } })
+        .await
+        .unwrap();
+
+    old.reconnect().unwrap();
+    shard.wait_until_complete().await.unwrap();
+    eventually("the write has reached the member that was away", || async {
+        let count = doc! { "count": "c", "$readPreference": { "mode": "secondaryPreferred" } };
+        old.command("d", count).await.is_ok_and(|reply| reply.get_i32("n").is_ok_and(|n| n == 1))
+    })
+    .await
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_servers_end_with_a_killed_parent() {
     let mut parent = Command::new(env!("CARGO_BIN_EXE_cluster"))
         .args(["--routers", "0", "--shards", "1", "--", "/bin/sh", "-c", "echo $MONGODB_URI; exec sleep 600"])
