@@ -22,7 +22,8 @@ const PURE: [&str; 3] = ["document", "shard-key", "chunk-map"];
 
 fn packages() -> Vec<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-    let output = Command::new(cargo).args(["metadata", "--no-deps", "--format-version", "1"]).output().unwrap();
+    let output =
+        Command::new(cargo).args(["metadata", "--no-deps", "--format-version", "1"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let metadata: Value = serde_json::from_slice(&output.stdout).unwrap();
     metadata["packages"].as_array().unwrap().clone()
@@ -81,7 +82,11 @@ fn the_router_crate_opens_no_socket() {
     let packages = packages();
     let router = packages.iter().find(|package| package["name"] == "router").unwrap();
     for (dependency, for_tests, features) in dependencies(router) {
-        let sockets = dependency == "socket2" || (dependency == "tokio" && features.iter().any(|f| f == "net"));
-        assert!(for_tests || !sockets, "the router names {dependency} {features:?}: sockets belong to topology");
+        let sockets =
+            dependency == "socket2" || (dependency == "tokio" && features.iter().any(|f| f == "net"));
+        assert!(
+            for_tests || !sockets,
+            "the router names {dependency} {features:?}: sockets belong to topology"
+        );
     }
 }
