@@ -106,7 +106,8 @@ fn compare_in_class(left: Value<'_>, right: Value<'_>) -> Ordering {
             a.cmp(b).then_with(|| f.cmp(g))
         }
         (Value::DbPointer { namespace: a, id: i }, Value::DbPointer { namespace: b, id: j }) => {
-            a.len().cmp(&b.len()).then_with(|| a.cmp(b)).then_with(|| i.cmp(&j))
+            // Of the name only the length counts (seen on 6.0.5).
+            a.len().cmp(&b.len()).then_with(|| i.cmp(&j))
         }
         (
             Value::JavaScriptWithScope { code: a, scope: s },
