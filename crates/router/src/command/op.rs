@@ -21,6 +21,8 @@ pub struct Op<'a> {
     pub command: &'static Command,
     /// When `maxTimeMS` is over.
     pub deadline: Option<Instant>,
+    /// When the command came, in milliseconds since the epoch: `$$NOW` of all its shards.
+    pub started_ms: i64,
 }
 
 impl<'a> Op<'a> {
@@ -32,7 +34,10 @@ impl<'a> Op<'a> {
     ) -> Self {
         let deadline =
             request.generic.max_time_ms.map(|ms| Instant::now() + Duration::from_millis(u64::from(ms)));
-        Self { router, client, request, command, deadline }
+        let started_ms = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since_epoch| i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
+        Self { router, client, request, command, deadline, started_ms }
     }
 
     /// The full name of the collection that the command's first field names.

@@ -122,6 +122,13 @@ impl RouterCursor {
         Self::new(vec![stream], Order::Any, false)
     }
 
+    /// The client knows the collection under another name: replies are written anew.
+    #[must_use]
+    pub const fn renamed(mut self) -> Self {
+        self.strip = true;
+        self
+    }
+
     /// Leaves the first `skip` documents of the merged stream out.
     #[must_use]
     pub const fn skip(mut self, skip: u64) -> Self {

@@ -1,12 +1,11 @@
 //! `find`: one shard's answer passes through, several are merged.
 
-use document::splice;
-
 use super::find_spec::{DEFAULT_FIRST_BATCH, FindSpec};
+use super::merge_here::{FirstBatch, first_batch};
 use super::open::{self, Partial};
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::{BatchEnd, GetMoreOptions, RouterCursor};
+use crate::cursor::RouterCursor;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Destinations, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
@@ -20,7 +19,7 @@ pub async fn find(op: &Op<'_>) -> CommandResult<Reply> {
         match attempt(op, &spec).await {
             Err(error) if retries.again(&error) => {}
             Err(error) if error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod => {
-                return super::aggregate::find_on_view(op, &error).await;
+                return super::view::find(op, &spec, &error).await;
             }
             other => return other,
         }
@@ -78,43 +77,15 @@ async fn on_many(
         .skip(spec.skip)
         .limit(spec.limit)
         .shard_batch(spec.batch_size.filter(|size| *size > 0));
-    first_batch(op, cursor, spec, namespace, opened.at, opened.partial)
+    let first = FirstBatch {
+        size: spec.batch_size.unwrap_or(DEFAULT_FIRST_BATCH),
+        single: spec.single_batch,
+        kind: spec.kind,
+        no_timeout: spec.no_cursor_timeout,
+    };
+    first_batch(op, cursor, first, namespace, opened.at, opened.partial)
         .await
         .map(|reply| reply.at(opened.operation_time))
-}
-
-async fn first_batch(
-    op: &Op<'_>,
-    mut cursor: RouterCursor,
-    spec: &FindSpec<'_>,
-    namespace: &str,
-    at: Option<document::Timestamp>,
-    partial: bool,
-) -> CommandResult<Reply> {
-    let size = spec.batch_size.unwrap_or(DEFAULT_FIRST_BATCH);
-    let options = GetMoreOptions { deadline: op.deadline, ..GetMoreOptions::default() };
-    let mut batch = bytes::BytesMut::new();
-    let end = cursor.next_batch(op.router.servers(), &mut batch, Some(size), options).await;
-    let end = match end {
-        Ok(end) => end,
-        Err(error) => {
-            op.router.kill_in_background(cursor.into_streams());
-            return Err(error);
-        }
-    };
-    let id = if end == BatchEnd::Exhausted || spec.single_batch {
-        op.router.kill_in_background(cursor.into_streams());
-        0
-    } else {
-        op.router.cursors().insert(open::owner(op, namespace, spec.kind, spec.no_cursor_timeout), cursor)
-    };
-    Ok(Reply::with_capacity(batch.len() + 128, |out| {
-        let document = splice::open_doc(out, "cursor");
-        let array = splice::open_array(out, "firstBatch");
-        out.extend_from_slice(&batch);
-        array.finish(out);
-        open::finish_cursor(out, document, id, namespace, at, partial);
-    }))
 }
 
 /// The context that mongos 6.0 puts before a shard's text.

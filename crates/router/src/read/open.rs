@@ -7,7 +7,8 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use document::splice;
+use chunk_map::Namespace;
+use document::{Value, splice};
 use futures_util::future::join_all;
 use topology::{ReadPreference, ReplicaSet};
 
@@ -23,17 +24,17 @@ use crate::session::SessionId;
 
 /// Streams that were opened on several shards.
 #[derive(Debug)]
-pub(super) struct Opened {
-    pub(super) streams: Vec<ShardCursor>,
-    pub(super) at: Option<document::Timestamp>,
-    pub(super) operation_time: Option<document::Timestamp>,
+pub(crate) struct Opened {
+    pub(crate) streams: Vec<ShardCursor>,
+    pub(crate) at: Option<document::Timestamp>,
+    pub(crate) operation_time: Option<document::Timestamp>,
     /// A shard that could not be asked was left out.
-    pub(super) partial: bool,
+    pub(crate) partial: bool,
 }
 
 /// Whether shards that cannot be reached may be left out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Partial {
+pub(crate) enum Partial {
     Allowed,
     Refused,
 }
@@ -56,7 +57,7 @@ impl Op<'_> {
 
 /// Sends the template to all destinations at once. All have answered when this returns; on an error the cursors of
 /// those that succeeded are closed.
-pub(super) async fn open_on_all(
+pub(crate) async fn open_on_all(
     op: &Op<'_>,
     template: &Template,
     destinations: &Destinations,
@@ -133,7 +134,7 @@ fn is_unreachable(code: ErrorCode) -> bool {
 }
 
 /// Passes a one-shard answer on. A cursor that stays open on the shard becomes a cursor of this router.
-pub(super) fn pass_through(
+pub(crate) fn pass_through(
     op: &Op<'_>,
     set: Arc<ReplicaSet>,
     answer: ShardReply,
@@ -144,16 +145,55 @@ pub(super) fn pass_through(
     let mut reply = Reply::forward(reply, &summary);
     let id = reply.body().get_doc("cursor").and_then(|cursor| cursor.get_i64("id")).unwrap_or(0);
     if id != 0 {
-        let stream =
-            ShardCursor::new(set, server, op.request.db, collection, op.session(), CursorReply::open(id));
+        let opened = CursorReply::open(id);
+        let stream = ShardCursor::new(set, server, op.request.db, collection, op.session(), opened);
         let id = op.router.cursors().insert(owner(), RouterCursor::single(stream));
         set_cursor_id(&mut reply, id);
     }
     reply
 }
 
+/// As [`pass_through`], of a collection that the client may know under another name (a view).
+pub(crate) fn pass_through_as(
+    op: &Op<'_>,
+    set: Arc<ReplicaSet>,
+    answer: ShardReply,
+    ns: &Namespace,
+    reply_ns: &str,
+    owner: impl FnOnce() -> Owner,
+) -> Reply {
+    if ns.as_str() == reply_ns {
+        return pass_through(op, set, answer, ns.coll(), owner);
+    }
+    let ShardReply { reply, summary, server } = answer;
+    let body = reply.body();
+    let cursor = body.get_doc("cursor").unwrap_or(document::Doc::empty());
+    let id = match cursor.get_i64("id").unwrap_or(0) {
+        0 => 0,
+        id => {
+            let opened = CursorReply::open(id);
+            let stream = ShardCursor::new(set, server, ns.db(), ns.coll(), op.session(), opened);
+            op.router.cursors().insert(owner(), RouterCursor::single(stream).renamed())
+        }
+    };
+    let reply = Reply::with_capacity(body.as_bytes().len(), |out| {
+        let document = splice::open_doc(out, "cursor");
+        let batch = cursor.get_array("firstBatch").unwrap_or(document::Doc::empty());
+        splice::put_array(out, "firstBatch", batch);
+        finish_cursor(
+            out,
+            document,
+            id,
+            reply_ns,
+            cursor.get("atClusterTime").and_then(Value::as_timestamp),
+            false,
+        );
+    });
+    reply.at(summary.times.operation)
+}
+
 /// Overwrites the id in a cursor reply: same length, same place.
-pub(super) fn set_cursor_id(reply: &mut Reply, id: i64) {
+pub(crate) fn set_cursor_id(reply: &mut Reply, id: i64) {
     let body = reply.body();
     let field = body.get_doc("cursor").and_then(|cursor| cursor.field("id"));
     let at = field
@@ -165,7 +205,7 @@ pub(super) fn set_cursor_id(reply: &mut Reply, id: i64) {
 }
 
 /// Writes the end of a cursor document and of its reply: `id, ns, [atClusterTime], [partialResultsReturned]`.
-pub(super) fn finish_cursor(
+pub(crate) fn finish_cursor(
     out: &mut BytesMut,
     cursor: splice::Open,
     id: i64,
@@ -186,7 +226,7 @@ pub(super) fn finish_cursor(
 }
 
 /// The answer for a database or collection that does not exist.
-pub(super) fn empty(namespace: &str) -> Reply {
+pub(crate) fn empty(namespace: &str) -> Reply {
     Reply::build(|out| {
         let cursor = splice::open_doc(out, "cursor");
         splice::open_array(out, "firstBatch").finish(out);
@@ -195,7 +235,7 @@ pub(super) fn empty(namespace: &str) -> Reply {
 }
 
 /// An owner for a cursor of this command.
-pub(super) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: bool) -> Owner {
+pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: bool) -> Owner {
     Owner {
         namespace: namespace.into(),
         session: op.session(),

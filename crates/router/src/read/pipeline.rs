@@ -1,0 +1,196 @@
+//! An aggregation pipeline as far as a router must understand it.
+
+use document::{Doc, Field, Value};
+
+use crate::codes::ErrorCode;
+use crate::error::{CommandError, CommandResult};
+
+/// One stage: `{$name: argument}`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Stage<'a> {
+    pub(super) doc: Doc<'a>,
+    pub(super) name: &'a str,
+    pub(super) argument: Value<'a>,
+}
+
+/// Stages that only routers and shards send each other. A shard takes most of them from anybody when authentication
+/// is off, and `$mergeCursors` on the wrong connection kills it (seen on 6.0.5).
+const INTERNAL: &[&str] =
+    &["$mergeCursors", "$queue", "$setVariableFromSubPipeline", "$listCatalog", "$_addReshardingResumeId"];
+
+/// Deepest nesting of pipelines in pipelines that is looked through (the server's limit for sub-pipeline views is 20).
+const MAX_NESTED_PIPELINES: usize = 50;
+
+/// Parses the array of stages; refuses what a client may not send.
+pub(super) fn parse(pipeline: Doc<'_>) -> CommandResult<Vec<Stage<'_>>> {
+    parse_at(pipeline, 0)
+}
+
+fn parse_at(pipeline: Doc<'_>, depth: usize) -> CommandResult<Vec<Stage<'_>>> {
+    if depth > MAX_NESTED_PIPELINES {
+        return Err(CommandError::new(
+            ErrorCode(5_107_900),
+            "Exceeded the maximum depth of nested pipelines",
+        ));
+    }
+    pipeline.iter().map(|element| stage(element, depth)).collect()
+}
+
+fn stage(element: Field<'_>, depth: usize) -> CommandResult<Stage<'_>> {
+    let Value::Document(doc) = element.value() else {
+        return Err(CommandError::new(
+            ErrorCode::TypeMismatch,
+            "Each element of the 'pipeline' array must be an object",
+        ));
+    };
+    let mut fields = doc.iter();
+    let (Some(field), None) = (fields.next(), fields.next()) else {
+        return Err(CommandError::new(
+            ErrorCode(40323),
+            "A pipeline stage specification object must contain exactly one field.",
+        ));
+    };
+    let stage = Stage { doc, name: field.name(), argument: field.value() };
+    if INTERNAL.contains(&stage.name) || stage.name.starts_with("$_internal") {
+        return Err(CommandError::new(
+            ErrorCode(5_491_300),
+            format!("{}' is not allowed in user requests", stage.name),
+        ));
+    }
+    stage.check_inner(depth)?;
+    Ok(stage)
+}
+
+impl<'a> Stage<'a> {
+    /// Pipelines inside of the stage are held to the same rules.
+    fn check_inner(&self, depth: usize) -> CommandResult<()> {
+        let Value::Document(argument) = self.argument else { return Ok(()) };
+        match self.name {
+            "$lookup" | "$unionWith" => {
+                if let Some(inner) = argument.get_array("pipeline") {
+                    parse_at(inner, depth + 1)?;
+                }
+            }
+            "$facet" => {
+                for facet in argument {
+                    if let Value::Array(inner) = facet.value() {
+                        parse_at(inner, depth + 1)?;
+                    }
+                }
+            }
+            "$merge" => {
+                if let Some(inner) = argument.get_array("whenMatched") {
+                    parse_at(inner, depth + 1)?;
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The argument as a document.
+    pub(super) const fn argument_doc(&self) -> Option<Doc<'a>> {
+        self.argument.as_doc()
+    }
+
+    /// The argument as a non-negative number: of `$limit` and `$skip`.
+    pub(super) fn argument_count(&self) -> Option<u64> {
+        self.argument.as_i64().and_then(|n| u64::try_from(n).ok())
+    }
+
+    /// Collections of the same database that the stage reads (`$lookup`, `$graphLookup`, `$unionWith`), at any depth.
+    pub(super) fn foreign(&self, found: &mut Vec<&'a str>) {
+        let argument = match (self.name, self.argument) {
+            ("$unionWith", Value::String(_)) => {
+                found.extend(self.argument.as_str());
+                return;
+            }
+            (_, Value::Document(argument)) => argument,
+            _ => return,
+        };
+        let inner = match self.name {
+            "$lookup" | "$graphLookup" => {
+                found.extend(argument.get_str("from"));
+                argument.get_array("pipeline")
+            }
+            "$unionWith" => {
+                found.extend(argument.get_str("coll"));
+                argument.get_array("pipeline")
+            }
+            "$facet" => {
+                for facet in argument {
+                    if let Value::Array(stages) = facet.value() {
+                        foreign_of(stages, found);
+                    }
+                }
+                None
+            }
+            _ => None,
+        };
+        if let Some(stages) = inner {
+            foreign_of(stages, found);
+        }
+    }
+
+    /// Does it write its documents somewhere?
+    pub(super) fn writes(&self) -> bool {
+        matches!(self.name, "$out" | "$merge")
+    }
+}
+
+fn foreign_of<'a>(stages: Doc<'a>, found: &mut Vec<&'a str>) {
+    for element in stages {
+        if let Value::Document(doc) = element.value()
+            && let Some(field) = doc.first()
+        {
+            Stage { doc, name: field.name(), argument: field.value() }.foreign(found);
+        }
+    }
+}
+
+/// The part of a filter that may decide targeting: the leading `$match` stages.
+pub(super) fn leading_match<'a>(stages: &[Stage<'a>]) -> Doc<'a> {
+    match stages.first() {
+        Some(stage) if stage.name == "$match" => stage.argument_doc().unwrap_or(Doc::empty()),
+        Some(stage) if stage.name == "$geoNear" => {
+            stage.argument_doc().and_then(|near| near.get_doc("query")).unwrap_or(Doc::empty())
+        }
+        _ => Doc::empty(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_bson(pipeline: &bson::RawArrayBuf) -> CommandResult<usize> {
+        parse(Doc::new(pipeline.as_bytes()).unwrap()).map(|stages| stages.len())
+    }
+
+    #[test]
+    fn internal_stages_are_refused_at_any_depth() {
+        let internal = bson::rawdoc! { "$mergeCursors": {} };
+        let pipelines = [
+            bson::rawdoc! { "p": [internal.clone()] },
+            bson::rawdoc! { "p": [{ "$lookup": { "from": "x", "as": "y", "pipeline": [internal.clone()] } }] },
+            bson::rawdoc! { "p": [{ "$facet": { "a": [{ "$_internalInhibitOptimization": {} }] } }] },
+            bson::rawdoc! { "p": [{ "$unionWith": { "coll": "x", "pipeline": [internal] } }] },
+        ];
+        for doc in pipelines {
+            let pipeline = doc.get_array("p").unwrap().to_owned();
+            assert_eq!(parse_bson(&pipeline).unwrap_err().code().0, 5_491_300);
+        }
+    }
+
+    #[test]
+    fn foreign_collections_are_found_at_any_depth() {
+        let doc = bson::rawdoc! { "p": [
+            { "$lookup": { "from": "a", "as": "x", "pipeline": [{ "$unionWith": "b" }] } },
+            { "$facet": { "f": [{ "$graphLookup": { "from": "c" } }] } },
+        ] };
+        let stages = parse(Doc::new(doc.get_array("p").unwrap().as_bytes()).unwrap()).unwrap();
+        let mut found = Vec::new();
+        stages.iter().for_each(|stage| stage.foreign(&mut found));
+        assert_eq!(found, ["a", "b", "c"]);
+    }
+}
