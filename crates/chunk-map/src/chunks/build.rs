@@ -17,7 +17,7 @@ use crate::metadata::ChunkEntry;
 
 /// Chunks that a page is filled to, most that it may grow to, fewest that it may shrink to.
 const FILL: usize = 128;
-const MOST: usize = 256;
+pub(super) const MOST: usize = 256;
 const FEWEST: usize = 32;
 
 impl ChunkMap {

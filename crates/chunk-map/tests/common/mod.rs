@@ -41,9 +41,11 @@ impl Collection {
     pub fn new(pattern: Document, chunks: &[(Document, u32)]) -> Self {
         let pattern = KeyPattern::parse(raw(&pattern).as_doc()).unwrap();
         let ends = chunks.iter().skip(1).map(|(bound, _)| key(bound)).chain([pattern.global_max()]);
-        let chunks = chunks.iter().zip(ends).zip(1..).map(|(((min, owner), max), minor)| {
-            chunk(key(min), max, *owner, Timestamp::new(1, minor))
-        });
+        let chunks = chunks
+            .iter()
+            .zip(ends)
+            .zip(1..)
+            .map(|(((min, owner), max), minor)| chunk(key(min), max, *owner, Timestamp::new(1, minor)));
         let changes = CollectionChanges {
             entry: CollectionEntry {
                 ns: Namespace::new("t1", "r"),
@@ -69,7 +71,8 @@ impl Collection {
     pub fn target(&self, filter: &Document, collation: Option<&Document>) -> Vec<u32> {
         let filter = raw(filter);
         let collation = collation.map(raw);
-        let shards = self.routing.target_filter(filter.as_doc(), collation.as_ref().map(DocBuf::as_doc)).unwrap();
+        let shards =
+            self.routing.target_filter(filter.as_doc(), collation.as_ref().map(DocBuf::as_doc)).unwrap();
         shards.iter().map(number).collect()
     }
 
