@@ -246,7 +246,7 @@ fn zlib(data: &[u8], size: usize, out: &mut BytesMut) -> Result<(), WireError> {
             rest = rest.get(read..).unwrap_or_default();
             growing.filled += made;
             if status == flate2::Status::StreamEnd {
-                return if growing.finish() {
+                return if growing.finish() && rest.is_empty() {
                     Ok(())
                 } else {
                     Err(WireError::Compression("uncompressed size does not match"))

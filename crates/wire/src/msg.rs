@@ -151,6 +151,11 @@ impl<'a> DocumentSequence<'a> {
         std::str::from_utf8(self.identifier).unwrap_or("\u{FFFD}")
     }
 
+    /// The bytes of the identifier, whatever they are.
+    pub fn identifier_bytes(&self) -> &'a [u8] {
+        self.identifier
+    }
+
     /// How many documents there are.
     pub fn len(&self) -> usize {
         self.count
