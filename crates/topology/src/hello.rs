@@ -7,7 +7,6 @@ use wire::{Compressor, CompressorSet, MsgFlags, OpMsgWriter, Reply, WireError};
 use crate::address::ServerAddress;
 use crate::error::TopologyError;
 use crate::options::Handshake;
-use crate::read_preference::TagSet;
 
 /// What a member is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +68,7 @@ pub(crate) struct HelloReply {
     /// Its own name in the set's configuration.
     pub(crate) me: Option<ServerAddress>,
     /// Its tags.
-    pub(crate) tags: TagSet,
+    pub(crate) tags: Vec<(String, String)>,
     /// The least wire version it speaks with us.
     pub(crate) min_wire_version: i32,
     /// The most.
@@ -170,7 +169,7 @@ fn addresses<'a>(doc: Doc<'a>, name: &str) -> impl Iterator<Item = ServerAddress
     list.iter().filter_map(|field| ServerAddress::parse(field.value().as_str()?).ok())
 }
 
-fn tags(doc: Doc<'_>) -> TagSet {
+fn tags(doc: Doc<'_>) -> Vec<(String, String)> {
     doc.iter().filter_map(|tag| Some((tag.name().to_owned(), tag.value().as_str()?.to_owned()))).collect()
 }
 

@@ -7,11 +7,14 @@ use document::{Doc, DocBuf, Value};
 
 use crate::error::TopologyError;
 
-const FAILED_TO_PARSE: i32 = 9;
+const BAD_VALUE: i32 = 2;
+const NO_SUCH_KEY: i32 = 4;
 const TYPE_MISMATCH: i32 = 14;
+const INVALID_OPTIONS: i32 = 72;
 const MAX_STALENESS_OUT_OF_RANGE: i32 = 160;
+const UNKNOWN_FIELD: i32 = 40415;
 /// The least `maxStalenessSeconds` that a server takes.
-pub(crate) const LEAST_MAX_STALENESS: Duration = Duration::from_secs(90);
+const LEAST_MAX_STALENESS: Duration = Duration::from_secs(90);
 
 /// Who is preferred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -43,8 +46,9 @@ impl ReadMode {
     }
 }
 
-/// One set of tags that a member must have, all of them.
-pub type TagSet = Vec<(String, String)>;
+/// One set of tags that a member must have, all of them. A tag without a value is one whose value is no string: a server
+/// lets it pass (seen on 6.0.5), and no member has it.
+pub type TagSet = Vec<(String, Option<String>)>;
 
 /// A parsed read preference.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,56 +72,39 @@ impl ReadPreference {
         ReadPreference { mode, tags: Vec::new(), max_staleness: None, hedge: None }
     }
 
-    /// Reads the value of `$readPreference`.
+    /// Reads the value of `$readPreference`. Refuses what a server refuses, with its codes and texts (6.0.5).
     pub fn parse(value: Value<'_>) -> Result<ReadPreference, TopologyError> {
         match value {
             Value::Document(doc) => Self::from_doc(doc),
             other => Err(refuse(
                 TYPE_MISMATCH,
                 format!(
-                    "\"$readPreference\" had the wrong type. Expected object, found {}",
-                    type_name(other)
+                    "$readPreference has incorrect type: expected object but got {}",
+                    other.element_type().name()
                 ),
             )),
         }
     }
 
-    /// Reads `{mode, tags, maxStalenessSeconds, hedge}`.
+    /// Reads `{mode, tags, maxStalenessSeconds, hedge}`; other fields are let pass.
     pub fn from_doc(doc: Doc<'_>) -> Result<ReadPreference, TopologyError> {
-        let mode = match doc.get("mode") {
-            None => return Err(refuse(FAILED_TO_PARSE, "Missing expected field \"mode\"".to_owned())),
-            Some(value) => {
-                let name = value.as_str().ok_or_else(|| {
-                    refuse(
-                        TYPE_MISMATCH,
-                        format!("\"mode\" had the wrong type. Expected string, found {}", type_name(value)),
-                    )
-                })?;
-                ReadMode::parse(name).ok_or_else(|| {
-                    refuse(
-                        FAILED_TO_PARSE,
-                        format!(
-                            "Could not parse $readPreference mode '{name}'. Only the modes 'primary', \
-                             'primaryPreferred', 'secondary', 'secondaryPreferred', and 'nearest' are supported."
-                        ),
-                    )
-                })?
-            }
-        };
+        let mode = parse_mode(doc)?;
+        let hedge = parse_hedge(doc)?;
         let tags = parse_tags(doc)?;
         let max_staleness = parse_max_staleness(doc)?;
-        let hedge = parse_hedge(doc)?;
-        let refused = |what: &str| Err(refuse(FAILED_TO_PARSE, what.to_owned()));
         if mode == ReadMode::Primary {
+            if hedge == Some(true) {
+                let text = "cannot enable hedging for $readPreference mode \"primaryOnly\"";
+                return Err(refuse(INVALID_OPTIONS, text.to_owned()));
+            }
             // `[{}]` asks for nothing and is let pass with any mode.
             if tags.iter().any(|set| !set.is_empty()) {
-                return refused("Only empty tags are allowed with primary read preference");
+                let text = "Only empty tags are allowed with primary read preference";
+                return Err(refuse(BAD_VALUE, text.to_owned()));
             }
             if max_staleness.is_some() {
-                return refused("mode: primary cannot be combined with maxStalenessSeconds");
-            }
-            if hedge == Some(true) {
-                return refused("cannot enable hedging for primary read preference");
+                let text = "maxStalenessSeconds can not be set for the primary mode";
+                return Err(refuse(BAD_VALUE, text.to_owned()));
             }
         }
         Ok(ReadPreference { mode, tags, max_staleness, hedge })
@@ -155,7 +142,11 @@ impl ReadPreference {
             w.put("mode", self.mode.as_str());
             if !self.tags.is_empty() {
                 w.array("tags", &self.tags, |w, index, set| {
-                    w.doc(index, |w| set.iter().for_each(|(name, value)| w.put(name, value)));
+                    w.doc(index, |w| {
+                        set.iter().for_each(|(name, value)| {
+                            w.value(name, value.as_ref().map_or(Value::Null, Value::from));
+                        });
+                    });
                 });
             }
             if let Some(staleness) = self.max_staleness {
@@ -177,7 +168,11 @@ impl fmt::Display for ReadPreference {
             for (i, set) in self.tags.iter().enumerate() {
                 f.write_str(if i == 0 { " {" } else { ", {" })?;
                 for (j, (name, value)) in set.iter().enumerate() {
-                    write!(f, "{} {name}: \"{value}\"", if j == 0 { "" } else { "," })?;
+                    write!(f, "{} {name}: ", if j == 0 { "" } else { "," })?;
+                    match value {
+                        Some(value) => write!(f, "\"{value}\"")?,
+                        None => f.write_str("null")?,
+                    }
                 }
                 f.write_str(if set.is_empty() { "}" } else { " }" })?;
             }
@@ -197,69 +192,80 @@ fn refuse(code: i32, message: String) -> TopologyError {
     TopologyError::ReadPreference { code, message }
 }
 
-fn type_name(value: Value<'_>) -> &'static str {
-    value.element_type().name()
+fn wrong_type(name: &str, expected: &str, found: Value<'_>) -> TopologyError {
+    let found = found.element_type().name();
+    refuse(TYPE_MISMATCH, format!("\"{name}\" had the wrong type. Expected {expected}, found {found}"))
+}
+
+fn parse_mode(doc: Doc<'_>) -> Result<ReadMode, TopologyError> {
+    let Some(value) = doc.get("mode") else {
+        return Err(refuse(NO_SUCH_KEY, "Missing expected field \"mode\"".to_owned()));
+    };
+    let Value::String(name) = value else { return Err(wrong_type("mode", "string", value)) };
+    let name = String::from_utf8_lossy(name);
+    ReadMode::parse(&name).ok_or_else(|| {
+        refuse(
+            BAD_VALUE,
+            format!(
+                "Could not parse $readPreference mode '{name}'. Only the modes 'primary', 'primaryPreferred', \
+                 'secondary', 'secondaryPreferred', and 'nearest' are supported. :: caused by :: Enumeration value \
+                 '{name}' for field 'mode' is not a valid value."
+            ),
+        )
+    })
 }
 
 fn parse_tags(doc: Doc<'_>) -> Result<Vec<TagSet>, TopologyError> {
     let Some(value) = doc.get("tags") else { return Ok(Vec::new()) };
-    let Some(sets) = value.as_array() else {
-        return Err(refuse(
-            TYPE_MISMATCH,
-            format!("\"tags\" had the wrong type. Expected array, found {}", type_name(value)),
-        ));
-    };
-    let mut tags = Vec::new();
-    for set in sets.iter() {
-        let Some(set) = set.value().as_doc() else {
-            return Err(refuse(
-                FAILED_TO_PARSE,
-                format!("Expected an array of documents, found {} in tags", type_name(set.value())),
-            ));
-        };
-        let mut one = TagSet::new();
-        for tag in set.iter() {
-            let Some(value) = tag.value().as_str() else {
-                return Err(refuse(
-                    FAILED_TO_PARSE,
-                    format!("Tag '{}' must be a string, found {}", tag.name(), type_name(tag.value())),
-                ));
-            };
-            one.push((tag.name().to_owned(), value.to_owned()));
-        }
-        tags.push(one);
-    }
-    Ok(tags)
+    let sets = value.as_array().ok_or_else(|| wrong_type("tags", "array", value))?;
+    Ok(sets
+        .iter()
+        .map(|set| match set.value().as_doc() {
+            Some(set) => set
+                .iter()
+                .map(|tag| (tag.name().to_owned(), tag.value().as_str().map(str::to_owned)))
+                .collect(),
+            None => vec![(String::new(), None)],
+        })
+        .collect())
 }
 
 fn parse_max_staleness(doc: Doc<'_>) -> Result<Option<Duration>, TopologyError> {
     let Some(value) = doc.get("maxStalenessSeconds") else { return Ok(None) };
     if !value.is_number() {
+        let found = value.element_type().name();
         return Err(refuse(
             TYPE_MISMATCH,
-            format!(
-                "\"maxStalenessSeconds\" had the wrong type. Expected number, found {}",
-                type_name(value)
-            ),
+            format!("Expected field \"maxStalenessSeconds\" to have numeric type, but found {found}"),
         ));
     }
     let Some(seconds) = value.as_i64() else {
-        return Err(refuse(FAILED_TO_PARSE, "maxStalenessSeconds must be integral".to_owned()));
+        let found = match value {
+            Value::Double(number) => number.to_string(),
+            other => format!("{other:?}"),
+        };
+        return Err(refuse(
+            BAD_VALUE,
+            format!(
+                "Expected field \"maxStalenessSeconds\" to have a value exactly representable as a 64-bit integer, \
+                 but found maxStalenessSeconds: {found}"
+            ),
+        ));
     };
-    match u64::try_from(seconds) {
-        Ok(0) => Ok(None),
-        Ok(seconds) if Duration::from_secs(seconds) < LEAST_MAX_STALENESS => Err(refuse(
+    let Ok(seconds) = u64::try_from(seconds) else {
+        return Err(refuse(BAD_VALUE, "maxStalenessSeconds must be a non-negative integer".to_owned()));
+    };
+    let staleness = Duration::from_secs(seconds);
+    if staleness.is_zero() {
+        Ok(None)
+    } else if staleness < LEAST_MAX_STALENESS {
+        let least = LEAST_MAX_STALENESS.as_secs();
+        Err(refuse(
             MAX_STALENESS_OUT_OF_RANGE,
-            format!("maxStalenessSeconds value can not be less than {}", LEAST_MAX_STALENESS.as_secs()),
-        )),
-        Ok(seconds) if seconds <= i32::MAX.unsigned_abs().into() => Ok(Some(Duration::from_secs(seconds))),
-        Ok(_) => Err(refuse(
-            MAX_STALENESS_OUT_OF_RANGE,
-            format!("maxStalenessSeconds value can not exceed {}", i32::MAX),
-        )),
-        Err(_) => {
-            Err(refuse(FAILED_TO_PARSE, "maxStalenessSeconds must be a non-negative integer".to_owned()))
-        }
+            format!("maxStalenessSeconds value can not be less than {least}"),
+        ))
+    } else {
+        Ok(Some(staleness))
     }
 }
 
@@ -268,9 +274,27 @@ fn parse_hedge(doc: Doc<'_>) -> Result<Option<bool>, TopologyError> {
     let Some(hedge) = value.as_doc() else {
         return Err(refuse(
             TYPE_MISMATCH,
-            format!("\"hedge\" had the wrong type. Expected object, found {}", type_name(value)),
+            format!("hedge field must be of type object if provided; found hedge: {value:?}"),
         ));
     };
-    // An empty hedge document means enabled.
-    Ok(Some(hedge.get("enabled").is_none_or(Value::is_truthy)))
+    let mut enabled = true;
+    for field in hedge.iter() {
+        match (field.name(), field.value()) {
+            ("enabled", Value::Bool(flag)) => enabled = flag,
+            ("enabled", other) => {
+                let found = other.element_type().name();
+                return Err(refuse(
+                    TYPE_MISMATCH,
+                    format!("BSON field 'hedge.enabled' is the wrong type '{found}', expected type 'bool'"),
+                ));
+            }
+            (name, _) => {
+                return Err(refuse(UNKNOWN_FIELD, format!("BSON field 'hedge.{name}' is an unknown field.")));
+            }
+        }
+    }
+    Ok(Some(enabled))
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,14 +95,13 @@ fn tagged(members: &[Member], candidates: &Choice, sets: &[TagSet]) -> Choice {
     if sets.is_empty() {
         return candidates.clone();
     }
+    let has = |member: &Member, (name, value): &(String, Option<String>)| {
+        member.tags.iter().any(|tag| tag.0 == *name && Some(&tag.1) == value.as_ref())
+    };
     let matching = |set: &TagSet| -> Choice {
-        candidates
-            .iter()
-            .copied()
-            .filter(|index| {
-                members.get(*index).is_some_and(|member| set.iter().all(|tag| member.tags.contains(tag)))
-            })
-            .collect()
+        let all =
+            |index: &usize| members.get(*index).is_some_and(|member| set.iter().all(|tag| has(member, tag)));
+        candidates.iter().copied().filter(all).collect()
     };
     sets.iter().map(matching).find(|choice| !choice.is_empty()).unwrap_or_default()
 }

@@ -10,7 +10,6 @@ use crate::address::ServerAddress;
 use crate::connect::check_version;
 use crate::error::TopologyError;
 use crate::hello::{HelloReply, MemberKind, TopologyVersion};
-use crate::read_preference::TagSet;
 
 /// Weight of a new round trip in the average.
 const ROUND_TRIP_WEIGHT: f64 = 0.2;
@@ -20,7 +19,7 @@ const ROUND_TRIP_WEIGHT: f64 = 0.2;
 pub(crate) struct Member {
     pub(crate) address: ServerAddress,
     pub(crate) kind: MemberKind,
-    pub(crate) tags: TagSet,
+    pub(crate) tags: Vec<(String, String)>,
     /// Average round trip; kept while the member is unknown.
     pub(crate) round_trip: Option<Duration>,
     pub(crate) last_write_ms: Option<i64>,
