@@ -1,6 +1,13 @@
 //! Which shards a filter concerns, row by row as the router code of 6.0.5 answered on real collections.
 //!
 //! Shards 0, 1 and 2 own chunks; in each row they stand in order. `tests/common` has the collections.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod common;
 
@@ -12,7 +19,7 @@ use Bson::{MaxKey, MinKey, Null};
 /// r {a: 1}: [-inf,0) 0, [0,100) 2, [100,"") 1, ["","m") 1, ["m",inf) 2
 fn r() -> Collection {
     Collection::new(
-        doc! {"a": 1},
+        &doc! {"a": 1},
         &[
             (doc! {"a": MinKey}, 0),
             (doc! {"a": 0}, 2),
@@ -26,7 +33,7 @@ fn r() -> Collection {
 /// rc {a: 1, b: 1}
 fn rc() -> Collection {
     Collection::new(
-        doc! {"a": 1, "b": 1},
+        &doc! {"a": 1, "b": 1},
         &[
             (doc! {"a": MinKey, "b": MinKey}, 0),
             (doc! {"a": -5, "b": 0}, 0),
@@ -41,13 +48,13 @@ const HASH_CUT: i64 = 4_611_686_018_427_387_902;
 /// h {a: "hashed"}: below 0 on 0, [0, cut) on 1, from the cut on 2
 fn h() -> Collection {
     let cuts = [(doc! {"a": MinKey}, 0), (doc! {"a": 0_i64}, 1), (doc! {"a": HASH_CUT}, 2)];
-    Collection::new(doc! {"a": "hashed"}, &cuts)
+    Collection::new(&doc! {"a": "hashed"}, &cuts)
 }
 
 /// hc {a: "hashed", b: 1}: the same cuts
 fn hc() -> Collection {
     Collection::new(
-        doc! {"a": "hashed", "b": 1},
+        &doc! {"a": "hashed", "b": 1},
         &[
             (doc! {"a": MinKey, "b": MinKey}, 0),
             (doc! {"a": 0_i64, "b": MinKey}, 1),
@@ -59,7 +66,7 @@ fn hc() -> Collection {
 /// ch {a: 1, b: "hashed"}
 fn ch() -> Collection {
     Collection::new(
-        doc! {"a": 1, "b": "hashed"},
+        &doc! {"a": 1, "b": "hashed"},
         &[
             (doc! {"a": MinKey, "b": MinKey}, 0),
             (doc! {"a": 5, "b": 0_i64}, 1),
@@ -71,7 +78,7 @@ fn ch() -> Collection {
 /// dot {"a.b": 1}
 fn dot() -> Collection {
     Collection::new(
-        doc! {"a.b": 1},
+        &doc! {"a.b": 1},
         &[(doc! {"a.b": MinKey}, 0), (doc! {"a.b": 0}, 2), (doc! {"a.b": 100}, 1)],
     )
 }
@@ -333,7 +340,7 @@ fn dotted_key() {
 /// With a collation only what it cannot touch is targeted; a regex prefix ignores collations.
 #[test]
 fn collation() {
-    for (collection, request) in [(r(), Some(EN())), (r().with_default_collation(EN()), None)] {
+    for (collection, request) in [(r(), Some(EN())), (r().with_default_collation(&EN()), None)] {
         let target = |filter: Document| collection.target(&filter, request.as_ref());
         for filter in [
             doc! {"a": "zz"},
@@ -354,7 +361,7 @@ fn collation() {
     assert_eq!(h().target(&doc! {"a": 42}, Some(&EN())), [0]);
     assert_eq!(h().target(&doc! {"a": "abc"}, Some(&EN())), [0, 1, 2]);
     let simple = doc! {"locale": "simple"};
-    assert_eq!(r().with_default_collation(EN()).target(&doc! {"a": "zz"}, Some(&simple)), [2]);
+    assert_eq!(r().with_default_collation(&EN()).target(&doc! {"a": "zz"}, Some(&simple)), [2]);
 }
 
 /// Inserts go by the document's key, in simple order.

@@ -3,6 +3,13 @@
 //! `testdata/order-6.0.5.jsonl`: a line is a class of equal values, `{v: value}` in hex; lines ascend.
 //! To ask a server: `MONGOD=/path cargo test -p document --test server_order -- --ignored`, with `FREEZE=1` to write
 //! its answer into the file.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 mod oracle;
 

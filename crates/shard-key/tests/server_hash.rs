@@ -1,4 +1,11 @@
 //! Hashes of random values against a real mongod: `MONGOD=/path cargo test -p shard-key --test server_hash -- --ignored`.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 #[path = "../../document/tests/oracle/mod.rs"]
 mod oracle;

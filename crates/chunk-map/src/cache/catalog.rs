@@ -59,7 +59,7 @@ impl Cached for Arc<DatabaseEntry> {
 
 /// A collection: sharded, or known not to be.
 #[derive(Debug, Clone)]
-enum Collection {
+pub(super) enum Collection {
     Sharded(Arc<CollectionRouting>),
     Unsharded,
 }
@@ -78,14 +78,14 @@ impl Cached for Collection {
     }
 }
 
-type Slots<K, V> = DashMap<K, Arc<Slot<V>>, RandomState>;
+pub(super) type Slots<K, V> = DashMap<K, Arc<Slot<V>>, RandomState>;
 
 /// The cache of routing information. Reads of what is cached take no lock that a refresh holds, and do not await.
 pub struct CatalogCache<S> {
     source: Arc<S>,
     counters: Arc<Counters>,
-    databases: Slots<DatabaseName, Arc<DatabaseEntry>>,
-    collections: Slots<Namespace, Collection>,
+    pub(super) databases: Slots<DatabaseName, Arc<DatabaseEntry>>,
+    pub(super) collections: Slots<Namespace, Collection>,
     /// The pseudo entries of databases that live on the config servers.
     admin: Arc<DatabaseEntry>,
     config: Arc<DatabaseEntry>,

@@ -20,7 +20,7 @@ pub use lookup::ShardSet;
 use page::Page;
 
 /// Who owns which part of the key space.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct ChunkMap {
     pages: Arc<[Arc<Page>]>,
     /// The lowest key of each page.
@@ -38,7 +38,7 @@ pub struct ChunkMap {
 type ShardIndex = u16;
 
 /// One chunk of a map.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct ChunkRef<'m> {
     map: &'m ChunkMap,
     page: usize,
@@ -126,6 +126,24 @@ impl ChunkMap {
 
     fn shard(&self, index: ShardIndex) -> Option<&ShardId> {
         self.shards.get(usize::from(index))
+    }
+}
+
+impl std::fmt::Debug for ChunkMap {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // Not the chunks themselves, of which there may be 200,000.
+        let owners: Vec<_> = self.owners().collect();
+        f.debug_struct("ChunkMap")
+            .field("chunks", &self.len)
+            .field("version", &self.version)
+            .field("owners", &owners)
+            .finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for ChunkRef<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "[{:?}, {:?}) on {}, {:?}", self.min(), self.max(), self.shard(), self.version())
     }
 }
 

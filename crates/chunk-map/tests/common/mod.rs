@@ -1,5 +1,12 @@
 //! Collections made of a key, bounds and shard numbers, for tests of targeting.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use bson::{Bson, Document};
 use chunk_map::{ChunkEntry, CollectionChanges, CollectionEntry, CollectionRouting, Namespace, ShardId};
@@ -38,8 +45,8 @@ pub struct Collection {
 
 impl Collection {
     /// Chunks start at these bounds and end at the next.
-    pub fn new(pattern: Document, chunks: &[(Document, u32)]) -> Self {
-        let pattern = KeyPattern::parse(raw(&pattern).as_doc()).unwrap();
+    pub fn new(pattern: &Document, chunks: &[(Document, u32)]) -> Self {
+        let pattern = KeyPattern::parse(raw(pattern).as_doc()).unwrap();
         let ends = chunks.iter().skip(1).map(|(bound, _)| key(bound)).chain([pattern.global_max()]);
         let chunks = chunks
             .iter()
@@ -62,8 +69,8 @@ impl Collection {
         Self { routing: CollectionRouting::full(changes.clone()).unwrap(), changes }
     }
 
-    pub fn with_default_collation(mut self, collation: Document) -> Self {
-        self.changes.entry.default_collation = Some(raw(&collation));
+    pub fn with_default_collation(mut self, collation: &Document) -> Self {
+        self.changes.entry.default_collation = Some(raw(collation));
         Self { routing: CollectionRouting::full(self.changes.clone()).unwrap(), changes: self.changes }
     }
 

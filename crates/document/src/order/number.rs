@@ -122,15 +122,15 @@ fn compare_magnitudes(decimal: FiniteDecimal, double: f64) -> Ordering {
     let mut right = Natural::from(u128::from(mantissa));
     let fives = decimal.exponent.unsigned_abs();
     if decimal.exponent >= 0 {
-        left.multiply_by_power_of_five(fives)
+        left.multiply_by_power_of_five(fives);
     } else {
-        right.multiply_by_power_of_five(fives)
+        right.multiply_by_power_of_five(fives);
     }
     let twos = decimal.exponent - binary_exponent;
     if twos >= 0 {
-        left.shift_left(twos.unsigned_abs())
+        left.shift_left(twos.unsigned_abs());
     } else {
-        right.shift_left(twos.unsigned_abs())
+        right.shift_left(twos.unsigned_abs());
     }
     left.compare(&right)
 }

@@ -1,6 +1,13 @@
 //! A real mongod to ask, over its wire protocol and nothing else: `document` and `shard-key` stand below everything
 //! that could do it better. Used by tests that are ignored unless `MONGOD=/path` names the server.
-#![allow(dead_code, unreachable_pub)]
+#![allow(dead_code, unreachable_pub, reason = "shared by several tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test"
+)]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -45,7 +52,14 @@ impl Oracle {
     }
 
     /// Runs a command and gives its reply, which must be ok.
-    pub fn run(&mut self, database: &str, mut command: Document) -> Document {
+    pub fn run(&mut self, database: &str, command: Document) -> Document {
+        let reply = self.try_run(database, command.clone());
+        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command} gave {reply}");
+        reply
+    }
+
+    /// Runs a command and gives its reply.
+    pub fn try_run(&mut self, database: &str, mut command: Document) -> Document {
         command.insert("$db", database);
         let body = command.to_vec().unwrap();
         let length = i32::try_from(16 + 4 + 1 + body.len()).unwrap();
@@ -60,9 +74,13 @@ impl Oracle {
         self.stream.read_exact(&mut length).unwrap();
         let mut rest = vec![0; usize::try_from(i32::from_le_bytes(length)).unwrap() - 4];
         self.stream.read_exact(&mut rest).unwrap();
-        let reply = Document::from_reader(&rest[12 + 4 + 1..]).unwrap();
-        assert_eq!(reply.get_f64("ok").ok(), Some(1.0), "{command} gave {reply}");
-        reply
+        Document::from_reader(&rest[12 + 4 + 1..]).unwrap()
+    }
+
+    /// All documents of a find, if the server takes it.
+    pub fn try_find(&mut self, database: &str, command: Document) -> Option<Vec<Document>> {
+        let reply = self.try_run(database, command.clone());
+        (reply.get_f64("ok").ok() == Some(1.0)).then(|| self.find(database, command))
     }
 
     /// All documents of a find.
