@@ -4,6 +4,9 @@
 //! whatever comes free first, returned or new, goes to the queue's head. New connections are made by at most
 //! `max_connecting` tasks at a time, however many wait. A failed one fails all who wait with its cause, and tells the
 //! set: the next caller does not try the dead member again.
+//!
+//! Cost: select, checkout, exchange and return of a ping took 8.8-12.8 µs of CPU an operation (16 callers, mongod 6.0.5,
+//! five rounds on a shared machine), a bare loop of write and read on 16 sockets of its own 8.8-13.8.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
