@@ -71,7 +71,7 @@ impl Summary {
 
 /// Fields of a server's reply that are not for clients: gossip that the router writes anew, and what only routers
 /// and members of a set read.
-fn is_internal(name: &[u8]) -> bool {
+pub(crate) fn is_internal(name: &[u8]) -> bool {
     match name.first() {
         Some(b'$') => matches!(
             name,

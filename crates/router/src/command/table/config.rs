@@ -12,4 +12,28 @@ pub(super) const ROWS: &[Command] = &[
         .writes()
         .admin()
         .needs("setDefaultRWConcern"),
+    Command::new(
+        "setFeatureCompatibilityVersion",
+        ConfigServers,
+        handler!(admin::settings::set_feature_compatibility_version),
+    )
+    .writes()
+    .admin()
+    .needs("setFeatureCompatibilityVersion"),
+    Command::new("getClusterParameter", ConfigServers, handler!(admin::settings::get_cluster_parameter))
+        .reads()
+        .admin()
+        .needs("getClusterParameter"),
+    Command::new("setClusterParameter", ConfigServers, handler!(admin::settings::set_cluster_parameter))
+        .writes()
+        .admin()
+        .needs("setClusterParameter"),
+    Command::new(
+        "setUserWriteBlockMode",
+        ConfigServers,
+        handler!(admin::settings::set_user_write_block_mode),
+    )
+    .writes()
+    .admin()
+    .needs("setUserWriteBlockMode"),
 ];

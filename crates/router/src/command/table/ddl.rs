@@ -52,22 +52,36 @@ pub(super) const ROWS: &[Command] = &[
         .aliases(&["collstats"])
         .reads()
         .needs("collStats"),
-    Command::refused("collMod", PrimaryShard, "comes with the administration commands")
+    Command::new("collMod", PrimaryShard, handler!(ddl::coll_mod::coll_mod))
         .writes()
         .api_v1()
         .needs("collMod"),
-    Command::refused("renameCollection", PrimaryShard, "comes with the administration commands")
+    Command::new("renameCollection", PrimaryShard, handler!(ddl::rename::rename_collection))
         .writes()
         .admin()
         .needs("renameCollectionSameDB"),
-    Command::refused("convertToCapped", PrimaryShard, "comes with the administration commands")
+    Command::new("convertToCapped", PrimaryShard, handler!(ddl::rename::convert_to_capped))
         .writes()
         .needs("convertToCapped"),
-    Command::refused("dataSize", Targeted, "comes with the administration commands")
+    Command::new("dataSize", Targeted, handler!(ddl::stats::data_size))
         .aliases(&["datasize"])
         .reads()
         .needs("find"),
-    Command::refused("validate", Targeted, "comes with the administration commands")
+    Command::new("validate", Targeted, handler!(ddl::validate::validate)).reads().needs("validate"),
+    Command::new("validateDBMetadata", AllShards, handler!(ddl::validate::validate_db_metadata))
         .reads()
         .needs("validate"),
+    Command::new("planCacheClear", Targeted, handler!(ddl::plan_cache::run)).writes().needs("planCacheWrite"),
+    Command::new("planCacheClearFilters", Targeted, handler!(ddl::plan_cache::run))
+        .writes()
+        .needs("planCacheIndexFilter"),
+    Command::new("planCacheSetFilter", Targeted, handler!(ddl::plan_cache::run))
+        .writes()
+        .needs("planCacheIndexFilter"),
+    Command::new("planCacheListFilters", Targeted, handler!(ddl::plan_cache::run))
+        .reads()
+        .needs("planCacheIndexFilter"),
+    Command::new("setIndexCommitQuorum", Targeted, handler!(ddl::indexes::set_commit_quorum))
+        .writes()
+        .needs("createIndex"),
 ];

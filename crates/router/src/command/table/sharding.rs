@@ -3,7 +3,7 @@
 use crate::admin;
 use crate::command::{
     Command,
-    RunsOn::{ConfigServers, PrimaryShard, Router, Targeted},
+    RunsOn::{AllShards, ConfigServers, PrimaryShard, Router, Targeted},
     handler,
 };
 
@@ -51,4 +51,79 @@ pub(super) const ROWS: &[Command] = &[
         .admin()
         .needs("getShardVersion"),
     Command::new("netstat", Router, handler!(admin::routing::netstat)).reads().admin().needs("netstat"),
+    Command::new("removeShard", ConfigServers, handler!(admin::shards::remove_shard))
+        .aliases(&["removeshard"])
+        .writes()
+        .admin()
+        .needs("removeShard"),
+    Command::new("movePrimary", PrimaryShard, handler!(admin::primary_shard::move_primary))
+        .aliases(&["moveprimary"])
+        .writes()
+        .admin()
+        .needs("moveChunk"),
+    Command::new("moveRange", ConfigServers, handler!(admin::chunks::move_range))
+        .writes()
+        .admin()
+        .needs("moveChunk"),
+    Command::new("mergeChunks", Targeted, handler!(admin::chunks::merge_chunks))
+        .writes()
+        .admin()
+        .needs("splitChunk"),
+    Command::new("clearJumboFlag", ConfigServers, handler!(admin::chunks::clear_jumbo_flag))
+        .writes()
+        .admin()
+        .needs("clearJumboFlag"),
+    Command::new("refineCollectionShardKey", PrimaryShard, handler!(admin::collections::refine_shard_key))
+        .writes()
+        .admin()
+        .needs("refineCollectionShardKey"),
+    Command::new("reshardCollection", PrimaryShard, handler!(admin::resharding::reshard))
+        .writes()
+        .admin()
+        .needs("reshardCollection"),
+    Command::new("abortReshardCollection", ConfigServers, handler!(admin::resharding::abort))
+        .writes()
+        .admin()
+        .needs("reshardCollection"),
+    Command::new("commitReshardCollection", ConfigServers, handler!(admin::resharding::commit))
+        .writes()
+        .admin()
+        .needs("reshardCollection"),
+    Command::new("cleanupReshardCollection", ConfigServers, handler!(admin::resharding::cleanup))
+        .writes()
+        .admin()
+        .needs("reshardCollection"),
+    Command::new("setAllowMigrations", PrimaryShard, handler!(admin::resharding::set_allow_migrations))
+        .writes()
+        .admin()
+        .needs("moveChunk"),
+    Command::new("addShardToZone", ConfigServers, handler!(admin::zones::add_shard))
+        .aliases(&["addshardtozone"])
+        .writes()
+        .admin()
+        .needs("enableSharding"),
+    Command::new("removeShardFromZone", ConfigServers, handler!(admin::zones::remove_shard))
+        .aliases(&["removeshardfromzone"])
+        .writes()
+        .admin()
+        .needs("enableSharding"),
+    Command::new("updateZoneKeyRange", ConfigServers, handler!(admin::zones::update_key_range))
+        // Spelled so in mongos.
+        .aliases(&["updatezonekeyRange"])
+        .writes()
+        .admin()
+        .needs("enableSharding"),
+    Command::new("balancerCollectionStatus", ConfigServers, handler!(admin::balancer::collection_status))
+        .reads()
+        .admin()
+        .needs("enableSharding"),
+    Command::new(
+        "configureCollectionBalancing",
+        ConfigServers,
+        handler!(admin::balancer::configure_collection),
+    )
+    .writes()
+    .admin()
+    .needs("moveChunk"),
+    Command::new("fsync", AllShards, handler!(admin::fsync::fsync)).writes().admin().needs("fsync"),
 ];

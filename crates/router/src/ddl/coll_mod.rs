@@ -1,0 +1,28 @@
+//! collMod
+
+use chunk_map::Namespace;
+use document::splice;
+
+use super::arguments;
+use super::primary::PrimaryCall;
+use crate::command::Op;
+use crate::error::CommandResult;
+use crate::remote::Retry;
+use crate::reply::Reply;
+
+/// Changes options of a collection or view; the primary shard has every shard of it do the same.
+pub async fn coll_mod(op: &Op<'_>) -> CommandResult<Reply> {
+    let ns = op.namespace()?;
+    let answered = PrimaryCall::ddl(ns.db())
+        .retry(Retry::Never)
+        .forward(op, |out| {
+            splice::put_str(out, "_shardsvrCollMod", ns.coll());
+            arguments::copy_all(op, out);
+        })
+        .await;
+    op.router.catalog().forget_collection(&ns);
+    // The granularity of a time series lives with its buckets.
+    let buckets = Namespace::new(ns.db(), &format!("system.buckets.{}", ns.coll()));
+    op.router.catalog().forget_collection(&buckets);
+    answered
+}
