@@ -4,6 +4,7 @@ use document::{Doc, Timestamp};
 use shard_key::{KeyRange, KeyRanges, ShardKey};
 use smallvec::SmallVec;
 
+use super::keys::Wanted;
 use super::{ChunkMap, ChunkRef, ShardIndex, StaleChunkHistory};
 use crate::ids::ShardId;
 
@@ -39,15 +40,17 @@ impl Numbers {
 impl ChunkMap {
     /// Page and row of the chunk that holds a key, if any does; else of the last chunk.
     pub(super) fn position(&self, key: Doc<'_>) -> (usize, usize) {
-        let page = self.firsts.count_up_to(key).saturating_sub(1);
-        let rows = self.pages.get(page).map_or(0, |page| page.mins().count_up_to(key));
+        let key = Wanted::new(key);
+        let page = self.firsts.count_up_to(&key).saturating_sub(1);
+        let rows = self.pages.get(page).map_or(0, |page| page.mins().count_up_to(&key));
         (page, rows.saturating_sub(1))
     }
 
     /// How many chunks start below a key, by their numbers.
     pub(super) fn count_below(&self, key: Doc<'_>, number: impl Fn(usize, usize) -> usize) -> usize {
-        let page = self.firsts.count_below(key).saturating_sub(1);
-        let rows = self.pages.get(page).map_or(0, |page| page.mins().count_below(key));
+        let key = Wanted::new(key);
+        let page = self.firsts.count_below(&key).saturating_sub(1);
+        let rows = self.pages.get(page).map_or(0, |page| page.mins().count_below(&key));
         number(page, rows)
     }
 

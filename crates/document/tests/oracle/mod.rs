@@ -8,6 +8,7 @@
     clippy::indexing_slicing,
     reason = "a test"
 )]
+#![allow(clippy::needless_pass_by_value, reason = "commands are written where they are sent")]
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};

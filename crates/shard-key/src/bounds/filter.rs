@@ -15,7 +15,7 @@ type Sets = Vec<Option<IntervalSet>>;
 /// Logical operators are followed this deep.
 const MAX_DEPTH: u32 = 100;
 /// Intervals that may be read and written by intersections for one filter, in all.
-const WORK_LIMIT: usize = 4_000_000;
+const WORK_LIMIT: usize = 1_000_000;
 
 /// The walk over one filter.
 pub(super) struct FilterBounds<'p> {
