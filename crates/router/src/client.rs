@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 use document::{Doc, DocBuf};
 use wire::{Compressor, CompressorSet};
@@ -23,6 +23,8 @@ pub struct Client {
     /// The client's metadata with the mongos sub-document, as `$client` of each request to a shard.
     metadata: OnceLock<Option<Metadata>>,
     compressors: AtomicU8,
+    /// A hello is being answered again without a new request.
+    streaming: AtomicBool,
 }
 
 /// What the first hello said in `client`.
@@ -36,7 +38,13 @@ impl Client {
     /// A client that said nothing yet. `peer` is `None` on a Unix socket.
     #[must_use]
     pub const fn new(id: i64, peer: Option<SocketAddr>) -> Self {
-        Self { id, peer, metadata: OnceLock::new(), compressors: AtomicU8::new(0) }
+        Self {
+            id,
+            peer,
+            metadata: OnceLock::new(),
+            compressors: AtomicU8::new(0),
+            streaming: AtomicBool::new(false),
+        }
     }
 
     /// The number of the connection, as in logs and in hello.
@@ -49,6 +57,23 @@ impl Client {
     #[must_use]
     pub fn address(&self) -> String {
         self.peer.map_or_else(|| "anonymous unix socket".to_owned(), |peer| peer.to_string())
+    }
+
+    /// Was there a hello before?
+    #[must_use]
+    pub fn said_hello(&self) -> bool {
+        self.metadata.get().is_some()
+    }
+
+    /// Is this an answer that the client did not ask for again?
+    #[must_use]
+    pub fn is_streaming(&self) -> bool {
+        self.streaming.load(Ordering::Relaxed)
+    }
+
+    /// The next answer repeats the last one ([`crate::Router::serve_again`]), or does not.
+    pub fn set_streaming(&self, streaming: bool) {
+        self.streaming.store(streaming, Ordering::Relaxed);
     }
 
     /// Takes the metadata of the first hello; every later one is refused, also an identical one (seen on 6.0.5).

@@ -190,6 +190,12 @@ impl<'a> Request<'a> {
         Ok(name)
     }
 
+    /// Does the client take a stream of answers?
+    #[must_use]
+    pub fn exhaust_allowed(&self) -> bool {
+        self.message.is_some_and(OpMsg::exhaust_allowed)
+    }
+
     /// Is it a statement of a transaction?
     #[must_use]
     pub const fn in_transaction(&self) -> bool {

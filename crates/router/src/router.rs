@@ -9,16 +9,19 @@ use wire::{Frame, OpCode, OpMsg, OpQuery, ReplyFlags, WireError};
 
 use chunk_map::{CatalogCache, ShardRegistry};
 use tokio_util::task::TaskTracker;
-use topology::{ConnectionString, TopologyError, TopologyOptions};
+use topology::{ConnectionString, TopologyError};
 
 use crate::client::Client;
 use crate::clock::Clock;
 use crate::codes::ErrorCode;
 use crate::command::dispatch::{self, Answer};
+use crate::command::{Access, table};
 use crate::cursor::CursorTable;
 use crate::error::CommandError;
 use crate::local::fail_point::FailPoints;
+use crate::local::log_book::LogBook;
 use crate::local::parameters::Parameters;
+use crate::local::quiesce::Quiesce;
 use crate::local::stats::Stats;
 use crate::remote::Servers;
 use crate::remote::defaults::Defaults;
@@ -39,6 +42,8 @@ pub struct Settings {
     pub parsed_options: document::DocBuf,
     /// Compression offered to clients, in the order of preference.
     pub compressors: Vec<wire::Compressor>,
+    /// The recent log.
+    pub log: Arc<LogBook>,
 }
 
 /// One router. Shared by all connections; all of its parts are behind `&self`.
@@ -56,7 +61,7 @@ pub struct Router {
     process_id: [u8; 12],
     started: std::time::SystemTime,
     next_request_id: AtomicI32,
-    shutdown: CancellationToken,
+    quiesce: Quiesce,
     tasks: TaskTracker,
 }
 
@@ -66,7 +71,7 @@ pub enum Outcome {
     /// Send this.
     Send(BytesMut),
     /// Send this, then serve the same message again without waiting for the client (exhaust hello); the number is that of this message,
-    /// which the next one answers ([`Router::serve_msg`]).
+    /// which the next one answers ([`Router::serve_again`]).
     SendAndServeAgain(BytesMut, i32),
     /// Send nothing: the client does not wait for an answer.
     Silence,
@@ -83,7 +88,7 @@ impl Router {
         shutdown: CancellationToken,
     ) -> Result<Arc<Self>, TopologyError> {
         let config = ConnectionString::parse(&settings.config_servers)?;
-        let servers = Arc::new(Servers::new(&config, TopologyOptions::default())?);
+        let servers = Arc::new(Servers::new(&config, parameters.topology_options())?);
         let source = Arc::new(ConfigServers(Arc::clone(&servers)));
         Ok(Arc::new(Self {
             settings,
@@ -98,7 +103,7 @@ impl Router {
             process_id: rand::random(),
             started: std::time::SystemTime::now(),
             next_request_id: AtomicI32::new(1),
-            shutdown,
+            quiesce: Quiesce::new(shutdown),
             tasks: TaskTracker::new(),
         }))
     }
@@ -144,6 +149,23 @@ impl Router {
                 if streams { Outcome::SendAndServeAgain(frame, request_id) } else { Outcome::Send(frame) }
             }
         }
+    }
+
+    /// Answers a message once more: the client asked for a stream of answers. `last` is the number of the last one.
+    pub async fn serve_again(&self, client: &Client, frame: Frame, last: i32) -> Outcome {
+        let Ok(message) = OpMsg::parse(frame) else { return Outcome::Close };
+        client.set_streaming(true);
+        let outcome = self.serve_msg(client, &message, last).await;
+        client.set_streaming(false);
+        outcome
+    }
+
+    /// May the command in this message be given up when its client is gone? Reads may, writes run to their end.
+    #[must_use]
+    pub fn may_abandon(&self, frame: Frame) -> bool {
+        let Ok(message) = OpMsg::parse(frame) else { return true };
+        let name = message.body().first().map_or("", document::Field::name);
+        table::find(name).is_none_or(|command| command.access == Access::Read)
     }
 
     async fn serve_query(&self, client: &Client, query: &OpQuery) -> Outcome {
@@ -257,7 +279,13 @@ impl Router {
     /// Cancelled when the router begins to shut down (quiesce).
     #[must_use]
     pub const fn shutdown(&self) -> &CancellationToken {
-        &self.shutdown
+        self.quiesce.token()
+    }
+
+    /// The time between the order to shut down and the end.
+    #[must_use]
+    pub const fn quiesce(&self) -> &Quiesce {
+        &self.quiesce
     }
 }
 

@@ -26,11 +26,16 @@ impl SessionId {
     /// Writes `lsid: {id, uid}`. The digest goes along since a shard would otherwise take the router's own user.
     pub fn write(&self, out: &mut BytesMut) {
         let lsid = splice::open_doc(out, "lsid");
+        self.write_fields(out);
+        lsid.finish(out);
+    }
+
+    /// Writes `id, uid`.
+    pub fn write_fields(&self, out: &mut BytesMut) {
         splice::put_element(out, 0x05, "id", &[16, 0, 0, 0, 4]);
         out.extend_from_slice(&self.0);
         splice::put_element(out, 0x05, "uid", &[32, 0, 0, 0, 0]);
         out.extend_from_slice(ANONYMOUS_DIGEST);
-        lsid.finish(out);
     }
 }
 

@@ -51,7 +51,7 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Com
     if let Some(cluster_time) = generic.cluster_time {
         router.clock().observe_client(cluster_time)?;
     }
-    check_api(command, request)?;
+    check_api(router, command, request)?;
     check_session(command, request)?;
     if generic.help {
         // Answered by the row's own text in mongos; only its presence matters to shells.
@@ -80,7 +80,13 @@ fn check_database(command: &Command, db: &str) -> CommandResult<()> {
     Ok(())
 }
 
-fn check_api(command: &Command, request: &Request<'_>) -> CommandResult<()> {
+fn check_api(router: &Router, command: &Command, request: &Request<'_>) -> CommandResult<()> {
+    if request.generic.api.version.is_none() && router.parameters().requires_api_version() {
+        return Err(CommandError::new(
+            ErrorCode(498_870),
+            "The apiVersion parameter is required, please configure your MongoClient's API version",
+        ));
+    }
     if request.generic.api.strict == Some(true) && !command.api_v1 {
         return Err(CommandError::new(
             ErrorCode::APIStrictError,
