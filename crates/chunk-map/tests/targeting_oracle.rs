@@ -330,6 +330,10 @@ fn what_a_real_server_matches_is_targeted() {
         (0..3000).map(|_| filter().new_tree(&mut runner).unwrap().current().to_document()).collect();
     special(&mut runner, &mut filters);
     let collections = collections();
+    let owners: Vec<Vec<Option<u32>>> = collections
+        .iter()
+        .map(|collection| documents.iter().map(|document| collection.owner(document)).collect())
+        .collect();
     let (mut wrong, mut refused, mut narrow) = (Vec::new(), 0, 0);
     for query in filters {
         let find = doc! {"find": "c", "filter": query.clone(), "projection": {"_id": 1}, "batchSize": 10_000};
@@ -340,15 +344,14 @@ fn what_a_real_server_matches_is_targeted() {
         for (number, collection) in collections.iter().enumerate() {
             let targets = collection.target(&query, None);
             narrow += usize::from(targets.len() < 5);
-            for hit in &found {
-                let document = &documents[usize::try_from(hit.get_i32("_id").unwrap()).unwrap()];
-                match collection.owner(document) {
-                    Some(owner) if !targets.contains(&owner) => {
-                        wrong.push(format!("{number}: {document} on {owner}, targeted {targets:?}: {query}"));
-                        break;
-                    }
-                    _ => {}
-                }
+            let lost = found.iter().find_map(|hit| {
+                let id = usize::try_from(hit.get_i32("_id").unwrap()).unwrap();
+                owners[number][id]
+                    .filter(|owner| !targets.contains(owner))
+                    .map(|owner| (&documents[id], owner))
+            });
+            if let Some((document, owner)) = lost {
+                wrong.push(format!("{number}: {document} on {owner}, targeted {targets:?}: {query}"));
             }
         }
     }

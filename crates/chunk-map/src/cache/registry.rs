@@ -121,7 +121,7 @@ impl<S: ConfigSource> ShardRegistry<S> {
             return;
         }
         let seen = self.topology_time.fetch_max(time.as_u64(), Ordering::AcqRel);
-        if time.as_u64() > seen && self.slot.last().is_some_and(|list| !list.reaches(time)) {
+        if time.as_u64() > seen && self.slot.last().is_none_or(|list| !list.reaches(time)) {
             self.slot.mark(None, Scope::Everyone);
         }
     }

@@ -78,23 +78,25 @@ impl Oracle {
         Document::from_reader(&rest[12 + 4 + 1..]).unwrap()
     }
 
-    /// All documents of a find, if the server takes it.
-    pub fn try_find(&mut self, database: &str, command: Document) -> Option<Vec<Document>> {
-        let reply = self.try_run(database, command.clone());
-        (reply.get_f64("ok").ok() == Some(1.0)).then(|| self.find(database, command))
-    }
-
     /// All documents of a find.
     pub fn find(&mut self, database: &str, command: Document) -> Vec<Document> {
+        self.try_find(database, command.clone()).unwrap_or_else(|| panic!("refused: {command}"))
+    }
+
+    /// All documents of a find, if the server takes it.
+    pub fn try_find(&mut self, database: &str, command: Document) -> Option<Vec<Document>> {
         let mut found = Vec::new();
         let collection = command.get_str("find").unwrap().to_owned();
-        let mut reply = self.run(database, command);
+        let mut reply = self.try_run(database, command);
+        if reply.get_f64("ok").ok() != Some(1.0) {
+            return None;
+        }
         loop {
             let cursor = reply.get_document("cursor").unwrap();
             let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
             found.extend(batch.iter().map(|item| item.as_document().unwrap().clone()));
             match cursor.get_i64("id").unwrap() {
-                0 => return found,
+                0 => return Some(found),
                 id => reply = self.run(database, doc! {"getMore": id, "collection": &collection}),
             }
         }
