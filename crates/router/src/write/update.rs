@@ -1,10 +1,12 @@
 //! update
 
+use super::batch;
+use super::statement::Kind;
 use crate::command::Op;
-use crate::error::{CommandError, CommandResult};
+use crate::error::CommandResult;
 use crate::reply::Reply;
 
-/// Not built yet.
+/// Runs an update.
 pub async fn update(op: &Op<'_>) -> CommandResult<Reply> {
-    Err(CommandError::not_supported(op.command.name))
+    batch::run(op, Kind::Update).await
 }

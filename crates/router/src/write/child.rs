@@ -1,0 +1,155 @@
+//! One child command: spliced from the client's statements, sent to its shard, its answer read.
+
+use bytes::BytesMut;
+use document::{Doc, DocBuf, Timestamp, splice};
+use topology::ReadPreference;
+
+use super::batch::Batch;
+use super::outcome::{ConcernError, Names, parse_upserted};
+use super::split::Child;
+use super::statement::Kind;
+use crate::codes::ErrorCode;
+use crate::command::Op;
+use crate::error::{CommandError, CommandResult};
+use crate::remote::{Retry, ShardReply, ShardRequest};
+
+/// Attempts after the first when a shard's write concern failed for a reason that another attempt may cure.
+const MAX_CONCERN_RETRIES: usize = 3;
+
+/// What a shard says that it did.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) n: i64,
+    pub(super) n_modified: i64,
+    /// Places in the child, and documents with the one field `_id`.
+    pub(super) upserted: Vec<(u32, DocBuf)>,
+    /// Places in the child, in order.
+    pub(super) errors: Vec<(u32, CommandError)>,
+    pub(super) concern_error: Option<ConcernError>,
+    pub(super) retried: Vec<i32>,
+    pub(super) operation_time: Option<Timestamp>,
+}
+
+impl Answer {
+    /// Reads a reply with `ok: 1`.
+    pub(super) fn parse(body: Doc<'_>, operation_time: Option<Timestamp>) -> Self {
+        let mut answer = Self { operation_time, ..Self::default() };
+        for field in body {
+            let value = field.value();
+            match field.name() {
+                "n" => answer.n = value.as_i64().unwrap_or_default(),
+                "nModified" => answer.n_modified = value.as_i64().unwrap_or_default(),
+                "upserted" => answer.upserted = value.as_array().map(parse_upserted).unwrap_or_default(),
+                "writeErrors" => answer.errors = value.as_array().map(parse_errors).unwrap_or_default(),
+                "writeConcernError" => answer.concern_error = value.as_doc().map(ConcernError::parse),
+                "retriedStmtIds" => {
+                    let ids = value.as_array().into_iter().flatten();
+                    answer.retried = ids
+                        .filter_map(|id| id.value().as_i64().and_then(|id| i32::try_from(id).ok()))
+                        .collect();
+                }
+                _ => {}
+            }
+        }
+        answer
+    }
+}
+
+fn parse_errors(items: Doc<'_>) -> Vec<(u32, CommandError)> {
+    let mut errors: Vec<(u32, CommandError)> = items
+        .iter()
+        .filter_map(|item| {
+            let item = item.value().as_doc()?;
+            let place = item.get_i64("index").and_then(|at| u32::try_from(at).ok())?;
+            Some((place, CommandError::from_write_error(item)))
+        })
+        .collect();
+    errors.sort_by_key(|(place, _)| *place);
+    errors
+}
+
+/// Sends a child and reads its answer.
+pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<Answer> {
+    let mut request = request(op, batch, child)?;
+    let shard = &child.destination.shard;
+    let retry = retry(op);
+    let mut left = if retry == Retry::Never { 0 } else { MAX_CONCERN_RETRIES };
+    loop {
+        let ShardReply { reply, summary, .. } = op
+            .router
+            .ask_shard(shard, &mut request, &ReadPreference::PRIMARY, retry, op.deadline)
+            .await
+            .map_err(|error| unavailable(error, shard.as_str()))?;
+        let answer = Answer::parse(reply.body(), summary.times.operation);
+        // A primary that steps down after the write says so here. The statement ids make another attempt harmless.
+        let again = answer.concern_error.as_ref().is_some_and(|error| error.code().is_retriable());
+        if !again || left == 0 {
+            return Ok(answer);
+        }
+        left -= 1;
+    }
+}
+
+/// Retryable writes may be sent again: their statement ids make a second attempt harmless. Others never.
+pub(super) const fn retry(op: &Op<'_>) -> Retry {
+    if op.request.generic.txn_number.is_some() && !op.request.in_transaction() {
+        Retry::Idempotent
+    } else {
+        Retry::Never
+    }
+}
+
+/// The context that mongos puts before an error of the way to a shard.
+fn unavailable(error: CommandError, shard: &str) -> CommandError {
+    match error.code() {
+        ErrorCode::FailedToSatisfyReadPreference => error.context(format_args!(
+            "Write results unavailable from failing to target a host in the shard {shard}"
+        )),
+        code if code.is_network() || code == ErrorCode::NetworkInterfaceExceededTimeLimit => {
+            error.context(format_args!("Write results unavailable from {shard}"))
+        }
+        _ => error,
+    }
+}
+
+/// The child's bytes: the command's options, then the client's statements as they came, in a section of their own.
+fn request(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<BytesMut> {
+    let kind = batch.statements.kind();
+    let options = &batch.options;
+    let retryable = op.request.generic.txn_number.is_some();
+    let ids = if retryable { child.statements.len() * 11 } else { 0 };
+    let mut request = ShardRequest::new(op, child.bytes + ids + 256);
+    let out = request.out();
+    splice::put_str(out, kind.command(), batch.collection());
+    splice::put_bool(out, "ordered", options.ordered);
+    if options.bypass_validation {
+        splice::put_bool(out, "bypassDocumentValidation", true);
+    }
+    if let Some(variables) = options.let_variables {
+        splice::put_doc(out, "let", variables);
+    }
+    if let Some(uuid) = options.collection_uuid {
+        out.extend_from_slice(uuid.raw());
+    }
+    if kind != Kind::Insert {
+        batch.constants.write(out);
+    }
+    if batch.is_time_series() {
+        splice::put_bool(out, "isTimeseriesNamespace", true);
+    }
+    if retryable {
+        // Without them a shard that sees a second child of the batch takes it for a retry of the first, and drops it.
+        let array = splice::open_array(out, "stmtIds");
+        let mut names = Names::default();
+        for statement in &child.statements {
+            splice::put_i32(out, names.next(), options.statement_ids.of(*statement));
+        }
+        array.finish(out);
+    }
+    let statements = child.statements.iter().map(|statement| batch.statements.raw(*statement));
+    request.write_concern().finish_with_documents(
+        |out| child.destination.versions.write(out),
+        kind.items(),
+        statements,
+    )
+}

@@ -1,0 +1,168 @@
+use std::collections::BTreeMap;
+
+use chunk_map::ShardId;
+use document::{Doc, DocBuf};
+
+use super::{Answer, Child, Plan, Progress};
+use crate::codes::ErrorCode;
+use crate::error::CommandError;
+use crate::remote::routing::{Destination, Versions};
+use crate::write::statement::Kind;
+
+fn child(shard: &str, statements: &[u32], broadcast: bool) -> Child {
+    let destination = Destination { shard: ShardId::new(shard), versions: Versions::None };
+    Child { destination, statements: statements.to_vec(), broadcast, bytes: 0 }
+}
+
+fn error(code: ErrorCode) -> CommandError {
+    CommandError::new(code, "text")
+}
+
+fn answer(n: i64, errors: &[(u32, ErrorCode)]) -> Result<Answer, CommandError> {
+    let errors = errors.iter().map(|(place, code)| (*place, error(*code))).collect();
+    Ok(Answer { n, errors, ..Answer::default() })
+}
+
+/// One round; gives how many stale errors there were.
+fn round(
+    progress: &mut Progress,
+    left: &[u32],
+    answers: Vec<(Child, Result<Answer, CommandError>)>,
+) -> usize {
+    let (children, answers): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
+    let mut plan = Plan { children, left: left.to_vec(), ..Plan::default() };
+    progress.begin(&mut plan);
+    let mut stale = 0;
+    for (child, answer) in plan.children.iter().zip(answers) {
+        progress.record(child, answer, |_| stale += 1);
+    }
+    progress.end();
+    stale
+}
+
+fn due(progress: &Progress) -> Vec<u32> {
+    progress.due().collect()
+}
+
+/// `n` and the codes of the errors by their indexes.
+fn reply(progress: Progress, ordered: bool, len: usize) -> (i64, BTreeMap<i64, i64>) {
+    let reply = progress.outcome.into_reply(Kind::Insert, ordered, len);
+    let errors = reply.body().get_array("writeErrors").unwrap_or(Doc::empty());
+    let errors = errors.iter().map(|item| {
+        let item = item.value().as_doc().unwrap();
+        (item.get_i64("index").unwrap(), item.get_i64("code").unwrap())
+    });
+    (reply.body().get_i64("n").unwrap(), errors.collect())
+}
+
+const STALE: ErrorCode = ErrorCode::StaleConfig;
+const DUPLICATE: ErrorCode = ErrorCode::DuplicateKey;
+
+#[test]
+fn ordered_goes_on_behind_what_was_applied() {
+    let mut progress = Progress::new(5, true);
+    assert_eq!(round(&mut progress, &[], vec![(child("a", &[0, 1], false), answer(2, &[]))]), 0);
+    assert_eq!(due(&progress), [2, 3, 4]);
+    // A stale statement and all behind it were not applied.
+    assert_eq!(round(&mut progress, &[], vec![(child("b", &[2, 3, 4], false), answer(1, &[(1, STALE)]))]), 1);
+    assert_eq!((due(&progress), progress.settled()), (vec![3, 4], 3));
+    // An error ends the batch.
+    round(&mut progress, &[], vec![(child("a", &[3, 4], false), answer(0, &[(0, DUPLICATE)]))]);
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, true, 5), (3, BTreeMap::from([(3, 11000)])));
+}
+
+#[test]
+fn unordered_sends_again_what_was_stale_and_what_was_left() {
+    let mut progress = Progress::new(6, false);
+    let answers = vec![
+        (child("a", &[0, 2, 4], false), answer(1, &[(0, STALE), (2, DUPLICATE)])),
+        (child("b", &[1], false), answer(1, &[])),
+        (child("c", &[5], false), Err(error(STALE))),
+    ];
+    assert_eq!(round(&mut progress, &[3], answers), 2);
+    assert_eq!((due(&progress), progress.settled()), (vec![0, 3, 5], 3));
+    round(&mut progress, &[], vec![(child("b", &[0, 3, 5], false), answer(3, &[]))]);
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, false, 6), (5, BTreeMap::from([(4, 11000)])));
+}
+
+#[test]
+fn a_lost_answer_fails_the_first_or_all_statements() {
+    for (ordered, failed) in [(true, vec![0]), (false, vec![0, 1, 2])] {
+        let mut progress = Progress::new(3, ordered);
+        let lost = Err(error(ErrorCode::HostUnreachable));
+        round(&mut progress, &[], vec![(child("a", &[0, 1, 2], false), lost)]);
+        assert!(progress.is_finished());
+        let errors = reply(progress, ordered, 3).1;
+        assert_eq!(errors.keys().copied().collect::<Vec<_>>(), failed);
+    }
+}
+
+#[test]
+fn a_broadcast_statement_is_applied_once_by_each_shard() {
+    for ordered in [true, false] {
+        let mut progress = Progress::new(2, ordered);
+        let stale = round(
+            &mut progress,
+            if ordered { &[] } else { &[1] },
+            vec![
+                (child("a", &[0], true), answer(2, &[])),
+                (child("b", &[0], true), answer(0, &[(0, STALE)])),
+            ],
+        );
+        assert_eq!((stale, due(&progress)), (1, vec![0, 1]));
+        assert_eq!(progress.taken(0).unwrap().to_vec(), [ShardId::new("a")]);
+        round(
+            &mut progress,
+            if ordered { &[] } else { &[1] },
+            vec![(child("b", &[0], true), answer(3, &[]))],
+        );
+        assert_eq!((due(&progress), progress.settled()), (vec![1], 1));
+        assert_eq!(reply(progress, ordered, 2), (5, BTreeMap::new()));
+    }
+}
+
+#[test]
+fn errors_of_several_shards_become_one() {
+    for (codes, wanted) in [
+        ([DUPLICATE, DUPLICATE], 11000),
+        ([DUPLICATE, ErrorCode::BadValue], 65),
+        ([STALE, ErrorCode::BadValue], 2),
+    ] {
+        let mut progress = Progress::new(1, true);
+        let answers = ["a", "b"]
+            .iter()
+            .zip(codes)
+            .map(|(shard, code)| (child(shard, &[0], true), answer(0, &[(0, code)])))
+            .collect();
+        round(&mut progress, &[], answers);
+        assert!(progress.is_finished());
+        assert_eq!(reply(progress, true, 1).1, BTreeMap::from([(0, wanted)]), "{codes:?}");
+    }
+}
+
+#[test]
+fn an_abort_fails_what_is_due() {
+    for (ordered, failed) in [(true, vec![1]), (false, vec![1, 2])] {
+        let mut progress = Progress::new(3, ordered);
+        let left: &[u32] = if ordered { &[] } else { &[1, 2] };
+        round(&mut progress, left, vec![(child("a", &[0], false), answer(1, &[]))]);
+        progress.abort(&error(ErrorCode::NoProgressMade));
+        assert!(progress.is_finished());
+        let (n, errors) = reply(progress, ordered, 3);
+        assert_eq!((n, errors.keys().copied().collect::<Vec<_>>()), (1, failed));
+    }
+}
+
+#[test]
+fn places_in_a_child_become_the_clients_indexes() {
+    let mut progress = Progress::new(4, false);
+    let mut id = DocBuf::new();
+    id.append("_id", 7);
+    let upserted = Answer { n: 2, upserted: vec![(1, id)], ..Answer::default() };
+    round(&mut progress, &[], vec![(child("a", &[1, 3], false), Ok(upserted))]);
+    let reply = progress.outcome.into_reply(Kind::Update, false, 4);
+    let item = reply.body().get_array("upserted").unwrap().first().unwrap().value().as_doc().unwrap();
+    assert_eq!((item.get_i64("index"), item.get_i64("_id")), (Some(3), Some(7)));
+}
