@@ -379,3 +379,26 @@ fn documents() {
     assert_eq!(h().owner(&doc! {"a": decimal("1.5")}), h().owner_of_hash(hashed(2)));
     assert_eq!(h().owner(&doc! {}), h().owner_of_hash(shard_key::hash::NULL_HASH));
 }
+
+/// A field behind one that spreads reaches from its lowest to its highest value.
+#[test]
+fn later_fields_reach_from_end_to_end() {
+    check(
+        &rc(),
+        vec![
+            (doc! {"a": {"$gte": 5, "$lte": 10}, "b": {"$in": [1, 9]}}, &[1, 2]),
+            (doc! {"a": {"$gte": 5, "$lte": 10}, "b": {"$in": [1, 4]}}, &[2]),
+            (doc! {"a": {"$gte": -5, "$lte": 3}, "b": {"$in": [-1, 9]}}, &[0, 2]),
+        ],
+    );
+}
+
+/// In expressions a field that is missing is below null; its key is null.
+#[test]
+fn below_null_in_expressions() {
+    let chunks = [(doc! {"a": MinKey}, 0), (doc! {"a": Null}, 1), (doc! {"a": 0}, 2)];
+    let collection = Collection::new(&doc! {"a": 1}, &chunks);
+    let query = doc! {"a": Null, "$expr": {"$lt": ["$a", Null]}};
+    assert_eq!(collection.target(&query, None), [0, 1]);
+    assert_eq!(collection.owner(&doc! {}), Some(1));
+}

@@ -87,7 +87,7 @@ impl<V: Cached> Default for Slot<V> {
         Self {
             current: ArcSwapOption::empty(),
             readable: AtomicBool::new(false),
-            used: AtomicBool::new(true),
+            used: AtomicBool::new(false),
             state: Mutex::new(State {
                 need: 1,
                 blocking: 1,
