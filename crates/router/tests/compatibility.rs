@@ -55,5 +55,8 @@ fn the_page_says_what_the_table_says() {
         std::fs::write(&path, &page).unwrap();
     }
     let found = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == page, "docs/compatibility.md is out of date: run UPDATE_DOCS=1 cargo test -p router --test compatibility");
+    assert!(
+        found == page,
+        "docs/compatibility.md is out of date: run UPDATE_DOCS=1 cargo test -p router --test compatibility"
+    );
 }

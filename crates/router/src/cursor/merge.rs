@@ -6,6 +6,7 @@ use document::{Doc, Value};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cmp::Ordering;
 
+use super::batch::{Batch, is_metadata};
 use super::shard_cursor::{GetMoreOptions, ShardCursor};
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
@@ -15,20 +16,6 @@ use crate::remote::Servers;
 const MAX_BATCH_BYTES: usize = 16 * 1024 * 1024;
 /// What one document costs in a batch beside its bytes (mongos counts 10).
 const PER_DOCUMENT_BYTES: usize = 10;
-
-/// Fields that shards add for the merge and clients never see (mongos 5.0; `$searchSortValues` from 6.0).
-const METADATA: &[&[u8]] = &[
-    b"$sortKey",
-    b"$textScore",
-    b"$dis",
-    b"$pt",
-    b"$randVal",
-    b"$searchScore",
-    b"$searchHighlights",
-    b"$indexKey",
-    b"$searchScoreDetails",
-    b"$searchSortValues",
-];
 
 /// How the streams of the shards become one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -205,7 +192,7 @@ impl RouterCursor {
             let Some(&next) = self.ready.first() else { return Ok(BatchEnd::Exhausted) };
             let Some(stream) = self.streams.get(next) else { return Ok(BatchEnd::Exhausted) };
             let Some(doc) = stream.batch().peek() else { return Ok(BatchEnd::Exhausted) };
-            if self.order != Order::Any && !doc.contains("$sortKey") {
+            if self.order != Order::Any && stream.batch().sort_key() == Value::Undefined {
                 // Merging it would give a wrong order.
                 return Err(CommandError::new(
                     ErrorCode::InternalError,
@@ -219,7 +206,7 @@ impl RouterCursor {
                 if given > 0 && out.len() - start + size > MAX_BATCH_BYTES {
                     return Ok(BatchEnd::More);
                 }
-                put_document(out, given, doc, self.strip);
+                put_document(out, given, stream.batch(), doc, self.strip);
                 given += 1;
                 self.limit = self.limit.map(|limit| limit - 1);
             }
@@ -284,6 +271,7 @@ impl RouterCursor {
         if self.order == Order::Any {
             return;
         }
+        stream.scan();
         // Usually the same shard goes on: then one comparison is all.
         let at = self.place(first, self.ready.get(1..).unwrap_or_default());
         if at > 0
@@ -295,8 +283,14 @@ impl RouterCursor {
 
     /// Puts a stream with a document at hand to its place among the ready ones.
     fn make_ready(&mut self, index: usize) {
-        if self.streams.get(index).is_none_or(|stream| stream.batch().is_empty()) {
-            return;
+        let sorted = self.order != Order::Any;
+        match self.streams.get_mut(index) {
+            Some(stream) if !stream.batch().is_empty() => {
+                if sorted {
+                    stream.scan();
+                }
+            }
+            _ => return,
         }
         let at = if self.order == Order::Any { self.ready.len() } else { self.place(index, &self.ready) };
         self.ready.insert(at, index);
@@ -317,16 +311,12 @@ impl RouterCursor {
     }
 
     fn sort_key(&self, index: usize) -> Value<'_> {
-        self.streams
-            .get(index)
-            .and_then(|stream| stream.batch().peek())
-            .and_then(|doc| doc.get("$sortKey"))
-            .unwrap_or(Value::Undefined)
+        self.streams.get(index).map_or(Value::Undefined, |stream| stream.batch().sort_key())
     }
 }
 
 /// Writes one array element: a document, without the merge's metadata if `strip` says so.
-fn put_document(out: &mut BytesMut, index: u64, doc: Doc<'_>, strip: bool) {
+fn put_document(out: &mut BytesMut, index: u64, batch: &Batch, doc: Doc<'_>, strip: bool) {
     out.put_u8(0x03);
     put_index(out, index);
     out.put_u8(0);
@@ -335,13 +325,12 @@ fn put_document(out: &mut BytesMut, index: u64, doc: Doc<'_>, strip: bool) {
         return;
     }
     let open = document::splice::open(out);
-    document::splice::copy_fields(doc, out, |name| {
-        if name.first() == Some(&b'$') && METADATA.contains(&name) {
-            document::splice::Keep::No
-        } else {
-            document::splice::Keep::Yes
-        }
-    });
+    match batch.elements_without_metadata() {
+        Some(elements) => out.extend_from_slice(elements),
+        None => document::splice::copy_fields(doc, out, |name| {
+            if is_metadata(name) { document::splice::Keep::No } else { document::splice::Keep::Yes }
+        }),
+    }
     open.finish(out);
 }
 
@@ -391,7 +380,7 @@ mod tests {
         let doc = bson::rawdoc! { "x": 1, "$sortKey": [1], "y": 2 };
         let mut out = BytesMut::new();
         let open = document::splice::open(&mut out);
-        put_document(&mut out, 0, Doc::new(doc.as_bytes()).unwrap(), true);
+        put_document(&mut out, 0, &Batch::default(), Doc::new(doc.as_bytes()).unwrap(), true);
         open.finish(&mut out);
         let expected = bson::rawdoc! { "0": { "x": 1, "y": 2 } };
         assert_eq!(&out[..], expected.as_bytes());

@@ -60,6 +60,11 @@ impl ShardCursor {
         &self.batch
     }
 
+    /// Looks for the sort key of the next document.
+    pub fn scan(&mut self) {
+        self.batch.scan();
+    }
+
     /// Goes past the next document.
     pub fn advance(&mut self) {
         self.batch.advance();
