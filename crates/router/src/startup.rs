@@ -105,6 +105,21 @@ impl Router {
     }
 
     fn start_background_tasks(self: &Arc<Self>) {
+        let (servers, shutdown) = (Arc::clone(self.servers()), self.shutdown().clone());
+        let tasks = self.tasks().clone();
+        self.tasks().spawn(async move {
+            loop {
+                let dead = tokio::select! {
+                    biased;
+                    () = shutdown.cancelled() => return,
+                    dead = servers.graveyard().next() => dead,
+                };
+                for cursor in dead {
+                    let servers = Arc::clone(&servers);
+                    tasks.spawn(async move { cursor.kill(&servers).await });
+                }
+            }
+        });
         let router = Arc::clone(self);
         self.every(CURSOR_MONITOR, move || {
             let router = Arc::clone(&router);

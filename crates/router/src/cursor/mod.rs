@@ -9,11 +9,13 @@
 //! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`.
 
 mod batch;
+mod graveyard;
 mod merge;
 mod shard_cursor;
 mod table;
 
 pub use batch::{Batch, CursorReply};
+pub use graveyard::Graveyard;
 pub use merge::{BatchEnd, Order, RouterCursor};
 pub use shard_cursor::{GetMoreOptions, ShardCursor};
 pub(crate) use table::cursor_id;

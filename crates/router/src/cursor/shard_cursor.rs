@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use document::splice;
-use tokio::time::Instant;
+use tokio::time::{Duration, Instant};
 use topology::{ReplicaSet, Server};
 
 use super::batch::{Batch, CursorReply};
+use super::graveyard::Graveyard;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::Servers;
@@ -15,9 +16,12 @@ use crate::remote::ask::transport_error;
 use crate::remote::config::internal_request;
 use crate::session::SessionId;
 
-/// A shard's cursor and what it sent last.
-#[derive(Debug)]
-pub struct ShardCursor {
+/// How long a killCursors may take: a member that does not answer has its own time-outs.
+const KILL_LIMIT: Duration = Duration::from_secs(10);
+
+/// A cursor that is open on a member.
+#[derive(Debug, Clone)]
+pub struct OpenCursor {
     set: Arc<ReplicaSet>,
     server: Arc<Server>,
     /// 0 when it is exhausted.
@@ -25,7 +29,22 @@ pub struct ShardCursor {
     db: Box<str>,
     collection: Box<str>,
     session: Option<SessionId>,
+}
+
+/// A shard's cursor and what it sent last. Dropped before its end, it is closed on its member in the background.
+#[derive(Debug)]
+pub struct ShardCursor {
+    open: OpenCursor,
     batch: Batch,
+    graveyard: Arc<Graveyard>,
+}
+
+impl Drop for ShardCursor {
+    fn drop(&mut self) {
+        if self.open.id != 0 {
+            self.graveyard.bury(self.open.clone());
+        }
+    }
 }
 
 /// What a getMore carries besides the cursor.
@@ -43,6 +62,7 @@ impl ShardCursor {
     /// A cursor that was opened by `server`, with its first batch.
     #[must_use]
     pub fn new(
+        servers: &Servers,
         set: Arc<ReplicaSet>,
         server: Arc<Server>,
         db: &str,
@@ -51,7 +71,8 @@ impl ShardCursor {
         opened: CursorReply,
     ) -> Self {
         let CursorReply { id, batch, at: _ } = opened;
-        Self { set, server, id, db: db.into(), collection: collection.into(), session, batch }
+        let open = OpenCursor { set, server, id, db: db.into(), collection: collection.into(), session };
+        Self { open, batch, graveyard: Arc::clone(servers.graveyard()) }
     }
 
     /// The documents at hand.
@@ -73,36 +94,36 @@ impl ShardCursor {
     /// Will the shard send no more?
     #[must_use]
     pub const fn is_exhausted(&self) -> bool {
-        self.id == 0
+        self.open.id == 0
     }
 
     /// The cursor's id on the shard.
     #[must_use]
     pub const fn id(&self) -> i64 {
-        self.id
+        self.open.id
     }
 
     /// Who holds it.
     #[must_use]
     pub const fn server(&self) -> &Arc<Server> {
-        &self.server
+        &self.open.server
     }
 
     /// The set whose member holds it.
     #[must_use]
     pub const fn set(&self) -> &Arc<ReplicaSet> {
-        &self.set
+        &self.open.set
     }
 
     /// The namespace that it reads, for getMore and killCursors.
     #[must_use]
     pub fn namespace(&self) -> (&str, &str) {
-        (&self.db, &self.collection)
+        (&self.open.db, &self.open.collection)
     }
 
     /// Takes over what a getMore that was forwarded by others found out.
     pub const fn set_id(&mut self, id: i64) {
-        self.id = id;
+        self.open.id = id;
     }
 
     /// The request for the next batch: to the member that holds the cursor, unversioned, never retried.
@@ -112,9 +133,9 @@ impl ShardCursor {
         options: GetMoreOptions,
         extra: impl FnOnce(&mut BytesMut),
     ) -> CommandResult<BytesMut> {
-        internal_request(servers, &self.db, |out| {
-            splice::put_i64(out, "getMore", self.id);
-            splice::put_str(out, "collection", &self.collection);
+        internal_request(servers, &self.open.db, |out| {
+            splice::put_i64(out, "getMore", self.open.id);
+            splice::put_str(out, "collection", &self.open.collection);
             if let Some(size) = options.batch_size {
                 splice::put_i64(out, "batchSize", size);
             }
@@ -122,7 +143,7 @@ impl ShardCursor {
                 splice::put_i64(out, "maxTimeMS", ms);
             }
             crate::remote::envelope::write_time_limit(out, options.deadline);
-            if let Some(session) = self.session {
+            if let Some(session) = self.open.session {
                 session.write(out);
             }
             extra(out);
@@ -133,26 +154,33 @@ impl ShardCursor {
     pub async fn fetch(&mut self, servers: &Servers, options: GetMoreOptions) -> CommandResult<()> {
         let mut request = self.get_more_request(servers, options, |_| {})?;
         let answer = servers
-            .exchange(&self.set, &self.server, &mut request, options.deadline)
+            .exchange(&self.open.set, &self.open.server, &mut request, options.deadline)
             .await
             .map_err(transport_error)?;
         if !answer.summary.ok {
             let error = CommandError::from_reply(answer.reply.body());
             if error.code() != ErrorCode::MaxTimeMSExpired {
                 // The shard has closed it.
-                self.id = 0;
+                self.open.id = 0;
             }
-            return Err(error.context(format_args!("Error on remote shard {}", self.server.address())));
+            return Err(error.context(format_args!("Error on remote shard {}", self.open.server.address())));
         }
         let reply = CursorReply::parse(&answer.reply.into_body())?;
-        self.id = reply.id;
+        self.open.id = reply.id;
         self.batch = reply.batch;
         Ok(())
     }
 
-    /// The request that closes it on its member.
-    fn kill_request(&self, servers: &Servers) -> CommandResult<BytesMut> {
-        internal_request(servers, &self.db, |out| {
+    /// Somebody else owns the cursor on the shard from now on.
+    pub const fn release(&mut self) {
+        self.open.id = 0;
+    }
+}
+
+impl OpenCursor {
+    /// Closes it on its member, whatever comes back: the member's own time-out is the safety net.
+    pub async fn kill(self, servers: &Servers) {
+        let request = internal_request(servers, &self.db, |out| {
             splice::put_str(out, "killCursors", &self.collection);
             let cursors = splice::open_array(out, "cursors");
             splice::put_i64(out, "0", self.id);
@@ -160,16 +188,10 @@ impl ShardCursor {
             if let Some(session) = self.session {
                 session.write(out);
             }
-        })
-    }
-
-    /// Closes it on its member, whatever comes back: the member's own time-out is the safety net.
-    pub async fn kill(self, servers: &Servers) {
-        if self.id == 0 {
-            return;
-        }
-        let Ok(mut request) = self.kill_request(servers) else { return };
-        if let Err(error) = servers.exchange(&self.set, &self.server, &mut request, None).await {
+        });
+        let Ok(mut request) = request else { return };
+        let limit = Some(Instant::now() + KILL_LIMIT);
+        if let Err(error) = servers.exchange(&self.set, &self.server, &mut request, limit).await {
             tracing::debug!(server = %self.server.address(), %error, "a shard's cursor was not closed");
         }
     }

@@ -66,22 +66,35 @@ pub struct CursorTable {
     slots: DashMap<i64, Slot, foldhash::fast::RandomState>,
 }
 
-/// A cursor that a getMore works with. Give it back with [`CursorTable::check_in`]; a dropped one is gone, and its
-/// shard cursors are left to the shards' own time-outs.
+/// A cursor that a getMore works with. Give it back with [`CursorTable::check_in`]; one that is dropped instead
+/// (exhausted, failed, or its client went away) is gone for good, and its shard cursors are closed.
 #[derive(Debug)]
-pub struct CheckedOut {
-    id: i64,
+pub struct CheckedOut<'t> {
+    place: Place<'t>,
     /// What stays the same.
     pub owner: Owner,
     /// The streams.
     pub cursor: RouterCursor,
 }
 
-impl CheckedOut {
+/// The entry of a cursor in use; empties it when dropped.
+#[derive(Debug)]
+struct Place<'t> {
+    table: &'t CursorTable,
+    id: i64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.table.slots.remove_if(&self.id, |_, slot| matches!(slot, Slot::InUse { .. }));
+    }
+}
+
+impl CheckedOut<'_> {
     /// The cursor's id.
     #[must_use]
     pub const fn id(&self) -> i64 {
-        self.id
+        self.place.id
     }
 }
 
@@ -99,7 +112,7 @@ impl CursorTable {
     }
 
     /// Takes a cursor for a getMore.
-    pub fn check_out(&self, id: i64, session: Option<SessionId>) -> CommandResult<CheckedOut> {
+    pub fn check_out(&self, id: i64, session: Option<SessionId>) -> CommandResult<CheckedOut<'_>> {
         let MapEntry::Occupied(mut entry) = self.slots.entry(id) else { return Err(not_found(id)) };
         match entry.get() {
             Slot::InUse { .. } => {
@@ -112,30 +125,19 @@ impl CursorTable {
                     return Err(not_found(id));
                 };
                 let Idle { owner, cursor, since: _ } = *idle;
-                Ok(CheckedOut { id, owner, cursor })
+                Ok(CheckedOut { place: Place { table: self, id }, owner, cursor })
             }
         }
     }
 
-    /// Puts a cursor back; gives its streams to be closed when it was killed meanwhile.
-    pub fn check_in(&self, checked_out: CheckedOut) -> Vec<ShardCursor> {
-        let CheckedOut { id, owner, cursor } = checked_out;
-        match self.slots.entry(id) {
-            MapEntry::Occupied(mut entry) if matches!(entry.get(), Slot::InUse { killed: false, .. }) => {
-                entry.insert(Slot::Idle(Box::new(Idle { owner, cursor, since: Instant::now() })));
-                Vec::new()
-            }
-            MapEntry::Occupied(entry) => {
-                entry.remove();
-                cursor.into_streams()
-            }
-            MapEntry::Vacant(_) => cursor.into_streams(),
+    /// Puts a cursor back; one that was killed meanwhile is closed instead.
+    pub fn check_in(&self, checked_out: CheckedOut<'_>) {
+        let CheckedOut { place, owner, cursor } = checked_out;
+        if let MapEntry::Occupied(mut entry) = self.slots.entry(place.id)
+            && matches!(entry.get(), Slot::InUse { killed: false, .. })
+        {
+            entry.insert(Slot::Idle(Box::new(Idle { owner, cursor, since: Instant::now() })));
         }
-    }
-
-    /// The cursor is exhausted or broken: forgets that it was in use.
-    pub fn remove(&self, id: i64) {
-        self.slots.remove(&id);
     }
 
     /// Kills one cursor. `None` when there is none; else what is to be closed (a cursor in use is closed by the

@@ -38,38 +38,26 @@ pub async fn get_more(op: &Op<'_>) -> CommandResult<Reply> {
     let batch_size = body.get("batchSize").map(|size| count("batchSize", size)).transpose()?.flatten();
     let batch_size = batch_size.filter(|size| *size > 0);
     let mut checked_out = op.router.cursors().check_out(id, op.session())?;
-    match next(op, &mut checked_out, collection, batch_size).await {
-        Ok((reply, BatchEnd::More)) => {
-            if let Some(deadline) = op_deadline(op, &checked_out) {
-                checked_out.owner.time_left = Some(deadline.saturating_duration_since(Instant::now()));
-            }
-            let killed = op.router.cursors().check_in(checked_out);
-            op.router.kill_in_background(killed);
-            Ok(reply)
+    // An error ends a router's cursor, also an error of the request (6.0): it is dropped with `checked_out`.
+    let (reply, end) = next(op, &mut checked_out, collection, batch_size).await?;
+    if end == BatchEnd::More {
+        if let Some(deadline) = op_deadline(op, &checked_out) {
+            checked_out.owner.time_left = Some(deadline.saturating_duration_since(Instant::now()));
         }
-        Ok((reply, BatchEnd::Exhausted)) => {
-            op.router.cursors().remove(id);
-            op.router.kill_in_background(checked_out.cursor.into_streams());
-            Ok(reply)
-        }
-        // An error ends a router's cursor, also an error of the request (6.0).
-        Err(error) => {
-            op.router.cursors().remove(id);
-            op.router.kill_in_background(checked_out.cursor.into_streams());
-            Err(error)
-        }
+        op.router.cursors().check_in(checked_out);
     }
+    Ok(reply)
 }
 
 /// When the opening command's budget is over, for cursors that do not wait for data.
-fn op_deadline(_op: &Op<'_>, checked_out: &CheckedOut) -> Option<Instant> {
+fn op_deadline(_op: &Op<'_>, checked_out: &CheckedOut<'_>) -> Option<Instant> {
     let left = checked_out.owner.time_left?;
     (checked_out.owner.kind != CursorKind::TailableAwaitData).then(|| Instant::now() + left)
 }
 
 async fn next(
     op: &Op<'_>,
-    checked_out: &mut CheckedOut,
+    checked_out: &mut CheckedOut<'_>,
     collection: &str,
     batch_size: Option<u64>,
 ) -> CommandResult<(Reply, BatchEnd)> {
@@ -116,7 +104,7 @@ async fn next(
 /// One shard and nothing to merge: its answer is passed on in the buffer it came in.
 async fn forward(
     op: &Op<'_>,
-    checked_out: &mut CheckedOut,
+    checked_out: &mut CheckedOut<'_>,
     options: GetMoreOptions,
     deadline: Option<Instant>,
 ) -> CommandResult<(Reply, BatchEnd)> {

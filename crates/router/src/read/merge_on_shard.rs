@@ -27,14 +27,11 @@ pub(super) async fn run(
     split: &Split,
     stages: &[DocBuf],
 ) -> CommandResult<Reply> {
-    match merge(op, aggregation, route, destinations, &opened, split, stages).await {
-        // The cursors belong to the merging shard now.
-        Ok(reply) => Ok(reply.at(opened.operation_time)),
-        Err(error) => {
-            op.router.kill_in_background(opened.streams);
-            Err(error)
-        }
-    }
+    let mut opened = opened;
+    let reply = merge(op, aggregation, route, destinations, &opened, split, stages).await?;
+    // The cursors belong to the merging shard now.
+    opened.streams.iter_mut().for_each(crate::cursor::ShardCursor::release);
+    Ok(reply.at(opened.operation_time))
 }
 
 async fn merge(

@@ -9,7 +9,8 @@ use std::sync::Arc;
 use bytes::BytesMut;
 use chunk_map::Namespace;
 use document::{Value, splice};
-use futures_util::future::join_all;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use tokio::time::{Duration, Instant};
 use topology::{ReadPreference, ReplicaSet};
 
 use crate::Router;
@@ -21,6 +22,9 @@ use crate::remote::routing::Destinations;
 use crate::remote::{Retry, ShardReply, Template};
 use crate::reply::Reply;
 use crate::session::SessionId;
+
+/// How long a failed fan-out waits for the other shards' answers, so that their connections can go on.
+const PATIENCE_AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Streams that were opened on several shards.
 #[derive(Debug)]
@@ -55,8 +59,8 @@ impl Op<'_> {
     }
 }
 
-/// Sends the template to all destinations at once. All have answered when this returns; on an error the cursors of
-/// those that succeeded are closed.
+/// Sends the template to all destinations at once. All have answered when this succeeds; on an error the cursors of
+/// those that did are closed.
 pub(crate) async fn open_on_all(
     op: &Op<'_>,
     template: &Template,
@@ -79,38 +83,51 @@ pub(crate) async fn open_on_all(
             stream(op, set, answer, db, collection)
         }
     });
+    let mut asked: FuturesUnordered<_> =
+        asked.enumerate().map(|(index, answer)| async move { (index, answer.await) }).collect();
     let mut opened = Opened { streams: Vec::new(), at: None, operation_time: None, partial: false };
+    let mut indexed: Vec<(usize, ShardCursor)> = Vec::new();
     let mut failure: Option<CommandError> = None;
-    for answer in join_all(asked).await {
+    let mut patience = None;
+    loop {
+        let next = match patience {
+            None => asked.next().await,
+            // After a failure the others' answers do not matter; a short wait saves their connections.
+            Some(until) => tokio::time::timeout_at(until, asked.next()).await.unwrap_or(None),
+        };
+        let Some((index, answer)) = next else { break };
         match answer {
             Ok((stream, at, time)) => {
-                opened.streams.push(stream);
+                indexed.push((index, stream));
                 opened.at = opened.at.or(at);
                 opened.operation_time = opened.operation_time.max(time);
             }
             Err(error) if partial == Partial::Allowed && is_unreachable(error.code()) => {
                 opened.partial = true
             }
-            // A stale answer refreshes the routing: it goes before others.
-            Err(error) => match &failure {
-                Some(first) if first.code().is_stale() || !error.code().is_stale() => {
-                    op.router.note_stale(&error);
-                }
-                _ => {
-                    if let Some(first) = failure.replace(error) {
-                        op.router.note_stale(&first);
+            Err(error) => {
+                patience.get_or_insert_with(|| Instant::now() + PATIENCE_AFTER_FAILURE);
+                // A stale answer refreshes the routing: it goes before others.
+                let (first, other) = match failure.take() {
+                    Some(first) if first.code().is_stale() || !error.code().is_stale() => {
+                        (first, Some(error))
                     }
+                    first => (error, first),
+                };
+                if let Some(other) = other {
+                    op.router.note_stale(&other);
                 }
-            },
+                failure = Some(first);
+            }
         }
     }
-    match failure {
-        None => Ok(opened),
-        Some(error) => {
-            op.router.kill_in_background(opened.streams);
-            Err(error)
-        }
+    if let Some(error) = failure {
+        return Err(error);
     }
+    // Merges break ties by the order of shards.
+    indexed.sort_by_key(|(index, _)| *index);
+    opened.streams = indexed.into_iter().map(|(_, stream)| stream).collect();
+    Ok(opened)
 }
 
 type StreamAndTimes = (ShardCursor, Option<document::Timestamp>, Option<document::Timestamp>);
@@ -125,7 +142,11 @@ fn stream(
     let time = answer.summary.times.operation;
     let reply = CursorReply::parse(&answer.reply.into_body())?;
     let at = reply.at;
-    Ok((ShardCursor::new(set, answer.server, db, collection, op.session(), reply), at, time))
+    Ok((
+        ShardCursor::new(op.router.servers(), set, answer.server, db, collection, op.session(), reply),
+        at,
+        time,
+    ))
 }
 
 /// Errors that `allowPartialResults` forgives (6.0).
@@ -146,7 +167,15 @@ pub(crate) fn pass_through(
     let id = reply.body().get_doc("cursor").and_then(|cursor| cursor.get_i64("id")).unwrap_or(0);
     if id != 0 {
         let opened = CursorReply::open(id);
-        let stream = ShardCursor::new(set, server, op.request.db, collection, op.session(), opened);
+        let stream = ShardCursor::new(
+            op.router.servers(),
+            set,
+            server,
+            op.request.db,
+            collection,
+            op.session(),
+            opened,
+        );
         let id = op.router.cursors().insert(owner(), RouterCursor::single(stream));
         set_cursor_id(&mut reply, id);
     }
@@ -172,7 +201,8 @@ pub(crate) fn pass_through_as(
         0 => 0,
         id => {
             let opened = CursorReply::open(id);
-            let stream = ShardCursor::new(set, server, ns.db(), ns.coll(), op.session(), opened);
+            let stream =
+                ShardCursor::new(op.router.servers(), set, server, ns.db(), ns.coll(), op.session(), opened);
             op.router.cursors().insert(owner(), RouterCursor::single(stream).renamed())
         }
     };
@@ -249,14 +279,8 @@ pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: 
 }
 
 impl Router {
-    /// Closes shards' cursors without waiting for it.
+    /// Closes shards' cursors without waiting for it: dropping them is all.
     pub(crate) fn kill_in_background(&self, streams: Vec<ShardCursor>) {
-        for stream in streams {
-            if stream.is_exhausted() {
-                continue;
-            }
-            let servers = Arc::clone(self.servers());
-            self.tasks().spawn(async move { stream.kill(&servers).await });
-        }
+        drop(streams);
     }
 }

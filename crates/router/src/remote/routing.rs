@@ -202,7 +202,13 @@ impl Router {
         if let Some(time) = self.clock().topology_time() {
             self.registry().topology_time_seen(time);
         }
-        let entry = self.registry().shard(shard).await.map_err(|error| catalog_error(&error))?;
+        let entry = self.registry().shard(shard).await.map_err(|error| {
+            if matches!(error, CatalogError::ShardNotFound(_)) {
+                // What still names it is out of date.
+                self.catalog().forget_shard(shard);
+            }
+            catalog_error(&error)
+        })?;
         if let Some(set) = self.servers().topology().get(&entry.set_name) {
             return Ok(set);
         }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use topology::{ConnectionString, ReplicaSet, Topology, TopologyError, TopologyOptions};
 
 use crate::clock::Clock;
+use crate::cursor::Graveyard;
 
 /// What every request to the cluster needs.
 #[derive(Debug)]
@@ -12,6 +13,7 @@ pub struct Servers {
     topology: Topology,
     config: Arc<ReplicaSet>,
     clock: Clock,
+    graveyard: Arc<Graveyard>,
 }
 
 impl Servers {
@@ -19,7 +21,7 @@ impl Servers {
     pub fn new(config: &ConnectionString, options: TopologyOptions) -> Result<Self, TopologyError> {
         let topology = Topology::new(options);
         let config = topology.add(config)?;
-        Ok(Self { topology, config, clock: Clock::default() })
+        Ok(Self { topology, config, clock: Clock::default(), graveyard: Arc::default() })
     }
 
     /// All sets that are watched.
@@ -38,5 +40,11 @@ impl Servers {
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// Shard cursors that are to be closed.
+    #[must_use]
+    pub const fn graveyard(&self) -> &Arc<Graveyard> {
+        &self.graveyard
     }
 }
