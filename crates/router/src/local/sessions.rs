@@ -33,10 +33,9 @@ const PASS_ON_LIMIT: Duration = Duration::from_secs(15);
 pub async fn start_session(_op: &Op<'_>) -> CommandResult<Reply> {
     let mut id: [u8; 16] = rand::random();
     // A UUID of version 4.
-    if let [.., version, _, variant, _, _, _, _, _, _, _] = &mut id {
-        *version = (*version & 0x0f) | 0x40;
-        *variant = (*variant & 0x3f) | 0x80;
-    }
+    let [.., version, _, variant, _, _, _, _, _, _, _] = &mut id;
+    *version = (*version & 0x0f) | 0x40;
+    *variant = (*variant & 0x3f) | 0x80;
     let mut doc = DocBuf::new();
     doc.append_doc("id", |w| w.put("id", Value::Binary { subtype: 4, bytes: &id }));
     doc.append("timeoutMinutes", TIMEOUT_MINUTES);
