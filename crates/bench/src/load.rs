@@ -35,11 +35,7 @@ pub(crate) async fn drive(
                 (0..connections).map(|number| client(&address, requests, number, seed, start + duration));
             let all = try_join_all(clients).await?;
             let latencies: Vec<Duration> = all.into_iter().flatten().collect();
-            Ok(Outcome {
-                operations: u64::try_from(latencies.len())?,
-                elapsed: start.elapsed(),
-                latencies,
-            })
+            Ok(Outcome { operations: u64::try_from(latencies.len())?, elapsed: start.elapsed(), latencies })
         })
     };
     tokio::task::spawn_blocking(run).await?

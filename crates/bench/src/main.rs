@@ -3,6 +3,7 @@
 //!
 //! ```text
 //! cargo run --release -p bench -- compare [--rounds 5] [--seconds 2] [--connections 1,16,64] [--mongos PATH]
+//! cargo run --release -p bench -- merge [--documents 1000000] [--pause 60]
 //! ```
 //!
 //! The figure that counts is CPU µs an operation of the middle process, read from `/proc`; wall-clock figures are
@@ -10,6 +11,7 @@
 
 mod data;
 mod load;
+mod merge;
 mod middle;
 mod report;
 mod scenario;
@@ -35,6 +37,18 @@ struct Arguments {
 enum Command {
     /// Pointsman beside HAProxy, the server's own routing code and, if given, a mongos.
     Compare(Compare),
+    /// A sorted merge of many documents: CPU beside the shards', memory.
+    Merge {
+        /// How many, of about 200 bytes.
+        #[arg(long, default_value_t = 1_000_000)]
+        documents: i64,
+        /// Seconds that the client pauses in the middle.
+        #[arg(long, default_value_t = 0)]
+        pause: u64,
+        /// The router to measure; the release build otherwise.
+        #[arg(long)]
+        router: Option<PathBuf>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -63,6 +77,9 @@ struct Compare {
 async fn main() -> Result<()> {
     match Arguments::parse().command {
         Command::Compare(compare) => run(compare).await,
+        Command::Merge { documents, pause, router } => {
+            merge::run(router, documents, Duration::from_secs(pause)).await
+        }
     }
 }
 

@@ -39,7 +39,9 @@ impl Scenario {
     /// The requests for this middle; `None` where the comparison makes no sense.
     pub(crate) fn requests(self, middle: Kind) -> Option<Requests> {
         Some(match (self, middle) {
-            (Self::Ping, Kind::ServerRouting) | (Self::Sorted, Kind::Direct | Kind::Forwarder) => return None,
+            (Self::Ping, Kind::ServerRouting) | (Self::Sorted, Kind::Direct | Kind::Forwarder) => {
+                return None;
+            }
             (Self::Ping, _) => |_, session| rawdoc! { "ping": 1, "lsid": lsid(session), "$db": DATABASE },
             (Self::Find, Kind::ServerRouting) => |n, session| find("clusterFind", n, session),
             (Self::Find, _) => |n, session| find("find", n, session),

@@ -66,7 +66,7 @@ impl Router {
 
     async fn first_contact(&self) -> Result<(), Contact> {
         let config = self.servers().config_set();
-        config.wait(&ReadPreference::NEAREST, None).await.map_err(|error| Contact::from(error))?;
+        config.wait(&ReadPreference::NEAREST, None).await.map_err(Contact::from)?;
         // No time is known yet: the config servers' own hello has the floor of the first reads.
         if let Some(hello) = config.hello_reply()
             && let Ok(body) = Doc::new(&hello)
@@ -116,7 +116,9 @@ impl Router {
                 };
                 for cursor in dead {
                     let servers = Arc::clone(&servers);
-                    tasks.spawn(async move { cursor.kill(&servers).await });
+                    tasks.spawn(async move {
+                        cursor.kill(&servers).await;
+                    });
                 }
             }
         });

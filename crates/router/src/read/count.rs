@@ -32,7 +32,7 @@ impl<'a> CountSpec<'a> {
                 (b"query" | b"collation" | b"skip" | b"limit", Value::Null | Value::Undefined) => {}
                 (b"query", other) => return Err(CommandError::wrong_type(&name(), other, "object")),
                 (b"collation", Value::Document(doc)) => {
-                    spec.collation = Some(doc).filter(|doc| !doc.is_empty())
+                    spec.collation = Some(doc).filter(|doc| !doc.is_empty());
                 }
                 (b"skip", value) => {
                     spec.skip = number(&name(), value)?;

@@ -103,7 +103,7 @@ pub(crate) async fn open_on_all(
                 opened.operation_time = opened.operation_time.max(time);
             }
             Err(error) if partial == Partial::Allowed && is_unreachable(error.code()) => {
-                opened.partial = true
+                opened.partial = true;
             }
             Err(error) => {
                 patience.get_or_insert_with(|| Instant::now() + PATIENCE_AFTER_FAILURE);
