@@ -97,7 +97,7 @@ impl Router {
         let answer = self
             .servers()
             .config_command("admin", Retry::Idempotent, None, |out| {
-                splice::put_i32(out, "getDefaultRWConcern", 1)
+                splice::put_i32(out, "getDefaultRWConcern", 1);
             })
             .await?;
         self.defaults().update(answer.reply.body());
