@@ -3,16 +3,35 @@
 use chunk_map::Namespace;
 use document::splice;
 
-use super::arguments;
+use super::arguments::{self, Kind, optional};
 use super::primary::PrimaryCall;
 use crate::command::Op;
 use crate::error::CommandResult;
 use crate::remote::Retry;
 use crate::reply::Reply;
 
+const COLL_MOD: &[arguments::Argument] = &[
+    optional("index", Kind::Object),
+    optional("validator", Kind::Object),
+    optional("validationLevel", Kind::Str),
+    optional("validationAction", Kind::Str),
+    optional("viewOn", Kind::Str),
+    optional("pipeline", Kind::Array),
+    optional("recordPreImages", Kind::Bool),
+    optional("changeStreamPreAndPostImages", Kind::Object),
+    optional("expireAfterSeconds", Kind::Any),
+    optional("timeseries", Kind::Object),
+    optional("cappedSize", Kind::Number),
+    optional("cappedMax", Kind::Number),
+    optional("collectionUUID", Kind::Uuid),
+    optional("dryRun", Kind::Bool),
+];
+
 /// Changes options of a collection or view; the primary shard has every shard of it do the same.
 pub async fn coll_mod(op: &Op<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
+    // A shard takes any field (seen on 6.0.5).
+    arguments::check(op, COLL_MOD)?;
     let answered = PrimaryCall::ddl(ns.db())
         .retry(Retry::Never)
         .forward(op, |out| {

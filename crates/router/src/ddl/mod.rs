@@ -9,6 +9,7 @@ pub mod coll_mod;
 pub mod create;
 pub(crate) mod databases;
 pub mod drop;
+pub mod file_md5;
 pub mod indexes;
 pub mod list;
 pub mod majority;

@@ -1,4 +1,4 @@
-//! dbStats, collStats, dataSize: sums over shards.
+//! dbStats, collStats, dataSize: sums over shards; splitVector and compact, which work on one.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +7,7 @@ use document::{Doc, Value, splice};
 
 use super::arguments;
 use super::indexes::buckets_or_itself;
+use super::primary::{Attach, PrimaryCall};
 use super::scatter::{Answer, all_or_error, ask_every_shard, ask_owners, put_clean, raw_reply};
 use crate::codes::ErrorCode;
 use crate::command::Op;
@@ -264,4 +265,28 @@ pub async fn data_size(op: &Op<'_>) -> CommandResult<Reply> {
         splice::put_i32(out, "millis", i32::try_from(of("millis").whole).unwrap_or(i32::MAX));
         splice::put_f64(out, "ok", 1.0);
     }))
+}
+
+/// Points that would split a collection into chunks of a size; only of one that lies on one shard.
+pub async fn split_vector(op: &Op<'_>) -> CommandResult<Reply> {
+    let ns = arguments::plain_namespace(op)?;
+    let route = op.router.route(&ns).await?;
+    if route.sharded().is_some() {
+        return Err(CommandError::new(
+            ErrorCode::IllegalOperation,
+            "can't do command: splitVector on sharded collection",
+        ));
+    }
+    PrimaryCall::read(ns.db())
+        .attach(Attach::Unsharded)
+        .forward(op, |out| {
+            splice::put_str(out, "splitVector", ns.as_str());
+            arguments::copy_all(op, out);
+        })
+        .await
+}
+
+/// Only a shard can, directly.
+pub async fn compact(_op: &Op<'_>) -> CommandResult<Reply> {
+    Err(CommandError::new(ErrorCode::CommandNotSupported, "compact not allowed through mongos"))
 }

@@ -2,8 +2,8 @@
 
 use crate::command::{
     Command,
-    RunsOn::{AllShards, PrimaryShard, Targeted},
-    handler,
+    RunsOn::{AllShards, PrimaryShard, Router, Targeted},
+    Status, handler,
 };
 use crate::ddl;
 
@@ -84,4 +84,19 @@ pub(super) const ROWS: &[Command] = &[
     Command::new("setIndexCommitQuorum", Targeted, handler!(ddl::indexes::set_commit_quorum))
         .writes()
         .needs("createIndex"),
+    Command::new("filemd5", Targeted, handler!(ddl::file_md5::file_md5)).reads().needs("find"),
+    Command::new("splitVector", PrimaryShard, handler!(ddl::stats::split_vector))
+        .reads()
+        .needs("splitVector"),
+    Command {
+        status: Status::Refused("only a shard can, on a direct connection"),
+        ..Command::new("compact", Router, handler!(ddl::stats::compact)).needs("compact")
+    },
+    Command::refused(
+        "compactStructuredEncryptionData",
+        PrimaryShard,
+        "queryable encryption is not supported",
+    )
+    .writes()
+    .needs("compactStructuredEncryptionData"),
 ];

@@ -33,9 +33,6 @@ pub(super) const ROWS: &[Command] = &[
     Command::refused("mapReduce", Targeted, "mapReduce comes with the next reads")
         .aliases(&["mapreduce"])
         .reads(),
-    Command::refused("filemd5", Targeted, "GridFS comes with the administration commands")
-        .reads()
-        .needs("find"),
     Command::refused("currentOp", AllShards, "currentOp comes with the next reads")
         .reads()
         .admin()
