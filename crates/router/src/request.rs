@@ -4,7 +4,8 @@
 //! (`shardVersion`, `$configTime`, `$client`, ...) is left out, and what a shard needs is written anew by
 //! [`crate::remote::envelope`].
 
-use document::{Doc, Field, Value};
+use bytes::BytesMut;
+use document::{Doc, Field, Value, splice};
 use wire::OpMsg;
 
 use crate::codes::ErrorCode;
@@ -271,6 +272,18 @@ impl<'a> Generic<'a> {
 }
 
 impl ApiParameters<'_> {
+    /// Writes them as a shard gets them; a getMore must carry those of the command that opened its cursor.
+    pub fn write(&self, out: &mut BytesMut) {
+        let Some(version) = self.version else { return };
+        splice::put_str(out, "apiVersion", version);
+        if let Some(strict) = self.strict {
+            splice::put_bool(out, "apiStrict", strict);
+        }
+        if let Some(errors) = self.deprecation_errors {
+            splice::put_bool(out, "apiDeprecationErrors", errors);
+        }
+    }
+
     /// The server's refusals (seen on 6.0.5).
     fn check(&self) -> CommandResult<()> {
         match self.version {

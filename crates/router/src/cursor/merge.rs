@@ -173,7 +173,7 @@ impl RouterCursor {
         servers: &Servers,
         out: &mut BytesMut,
         batch_size: Option<u64>,
-        options: GetMoreOptions,
+        options: GetMoreOptions<'_>,
     ) -> CommandResult<BatchEnd> {
         let start = out.len();
         let mut given = 0_u64;
@@ -218,7 +218,7 @@ impl RouterCursor {
     async fn fill(
         &mut self,
         servers: &Servers,
-        options: GetMoreOptions,
+        options: GetMoreOptions<'_>,
         awaited: &mut bool,
     ) -> CommandResult<bool> {
         loop {

@@ -14,6 +14,7 @@ use crate::error::{CommandError, CommandResult};
 use crate::remote::Servers;
 use crate::remote::ask::transport_error;
 use crate::remote::config::internal_request;
+use crate::request::ApiParameters;
 use crate::session::SessionId;
 
 /// How long a killCursors may take: a member that does not answer has its own time-outs.
@@ -49,13 +50,15 @@ impl Drop for ShardCursor {
 
 /// What a getMore carries besides the cursor.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct GetMoreOptions {
+pub struct GetMoreOptions<'a> {
     /// Documents asked for; `None` lets the shard fill a batch.
     pub batch_size: Option<i64>,
     /// How long an awaitData cursor waits, in milliseconds.
     pub await_ms: Option<i64>,
     /// End of the client's budget.
     pub deadline: Option<Instant>,
+    /// Of the client's command.
+    pub api: ApiParameters<'a>,
 }
 
 impl ShardCursor {
@@ -130,7 +133,7 @@ impl ShardCursor {
     pub fn get_more_request(
         &self,
         servers: &Servers,
-        options: GetMoreOptions,
+        options: GetMoreOptions<'_>,
         extra: impl FnOnce(&mut BytesMut),
     ) -> CommandResult<BytesMut> {
         internal_request(servers, &self.open.db, |out| {
@@ -146,12 +149,13 @@ impl ShardCursor {
             if let Some(session) = self.open.session {
                 session.write(out);
             }
+            options.api.write(out);
             extra(out);
         })
     }
 
     /// Fetches the next batch.
-    pub async fn fetch(&mut self, servers: &Servers, options: GetMoreOptions) -> CommandResult<()> {
+    pub async fn fetch(&mut self, servers: &Servers, options: GetMoreOptions<'_>) -> CommandResult<()> {
         let mut request = self.get_more_request(servers, options, |_| {})?;
         let answer = servers
             .exchange(&self.open.set, &self.open.server, &mut request, options.deadline)

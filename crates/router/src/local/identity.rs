@@ -113,3 +113,10 @@ pub async fn features(op: &Op<'_>) -> CommandResult<Reply> {
 pub async fn logout(_op: &Op<'_>) -> CommandResult<Reply> {
     Ok(Reply::ok())
 }
+
+/// `getnonce`: of an authentication that is long gone; drivers' tests still ask for it.
+pub async fn get_nonce(_op: &Op<'_>) -> CommandResult<Reply> {
+    let mut doc = DocBuf::new();
+    doc.append("nonce", format!("{:016x}", rand::random::<u64>()).as_str());
+    Ok(Reply::ok_with(doc.as_doc()))
+}

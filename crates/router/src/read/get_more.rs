@@ -83,6 +83,7 @@ async fn next(
         batch_size: batch_size.and_then(|size| i64::try_from(size).ok()),
         await_ms,
         deadline: if awaits { None } else { deadline },
+        api: op.request.generic.api,
     };
     if checked_out.cursor.pass_through().is_some() {
         return forward(op, checked_out, options, deadline).await;
@@ -105,7 +106,7 @@ async fn next(
 async fn forward(
     op: &Op<'_>,
     checked_out: &mut CheckedOut<'_>,
-    options: GetMoreOptions,
+    options: GetMoreOptions<'_>,
     deadline: Option<Instant>,
 ) -> CommandResult<(Reply, BatchEnd)> {
     let gone = || CommandError::new(ErrorCode::CursorNotFound, "the cursor has no stream");

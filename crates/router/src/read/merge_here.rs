@@ -52,7 +52,8 @@ pub(super) async fn first_batch(
     at: Option<document::Timestamp>,
     partial: bool,
 ) -> CommandResult<Reply> {
-    let options = GetMoreOptions { deadline: op.deadline, ..GetMoreOptions::default() };
+    let options =
+        GetMoreOptions { deadline: op.deadline, api: op.request.generic.api, ..GetMoreOptions::default() };
     let mut batch = BytesMut::new();
     let end = match cursor.next_batch(op.router.servers(), &mut batch, Some(first.size), options).await {
         Ok(end) => end,
@@ -88,7 +89,11 @@ pub(super) async fn sum(
     let mut streams = opened.streams;
     for stream in &mut streams {
         if stream.batch().is_empty() && !stream.is_exhausted() {
-            let options = GetMoreOptions { deadline: op.deadline, ..GetMoreOptions::default() };
+            let options = GetMoreOptions {
+                deadline: op.deadline,
+                api: op.request.generic.api,
+                ..GetMoreOptions::default()
+            };
             stream.fetch(op.router.servers(), options).await?;
         }
         while let Some(doc) = stream.batch().peek() {

@@ -175,15 +175,7 @@ fn write_generic(out: &mut BytesMut, op: &Op<'_>, db: &str) {
         splice::put_i64(out, "maxTimeMS", i64::from(ms));
     }
     write_time_limit(out, op.deadline);
-    if let Some(version) = generic.api.version {
-        splice::put_str(out, "apiVersion", version);
-        if let Some(strict) = generic.api.strict {
-            splice::put_bool(out, "apiStrict", strict);
-        }
-        if let Some(errors) = generic.api.deprecation_errors {
-            splice::put_bool(out, "apiDeprecationErrors", errors);
-        }
-    }
+    generic.api.write(out);
     if let Some(preference) = generic.read_preference
         && preference.get("mode").and_then(Value::as_str) != Some("primary")
     {

@@ -23,5 +23,5 @@ pub(super) const ROWS: &[Command] = &[
     Command::refused("saslStart", Router, "authentication is not built yet").before_auth().api_v1(),
     Command::refused("saslContinue", Router, "authentication is not built yet").before_auth().api_v1(),
     Command::refused("authenticate", Router, "authentication is not built yet").before_auth().api_v1(),
-    Command::refused("getnonce", Router, "authentication is not built yet").before_auth(),
+    Command::new("getnonce", Router, handler!(identity::get_nonce)).reads().before_auth(),
 ];
