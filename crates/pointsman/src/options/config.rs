@@ -16,7 +16,7 @@ const MAX_CONNECTIONS: u64 = 1_000_000;
 const BACKLOG: i32 = 4096;
 
 /// Where and how to log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct LogConfig {
     /// A file; standard output when there is none.
     pub(crate) path: Option<PathBuf>,
@@ -101,12 +101,6 @@ impl Config {
             parameters,
             parsed: options.to_document(),
         })
-    }
-}
-
-impl Default for LogConfig {
-    fn default() -> Self {
-        Self { path: None, append: false, reopen: false, utc: false, verbosity: 0 }
     }
 }
 

@@ -31,7 +31,7 @@ pub async fn run(router: &Router, client: &Client, request: CommandResult<Reques
     let op = Op::new(router, client, request, command);
     let result = match fail_point::before(&op).await {
         Ok(()) => (command.handler)(&op).await,
-        Err(fail_point::Failure::Error(error)) => Err(error),
+        Err(fail_point::Failure::Error(error)) => Ok(Reply::error(&error)),
         Err(fail_point::Failure::Close) => return Answer::Close,
     };
     let reply = result.unwrap_or_else(|error| Reply::error(&error.cloaked()));

@@ -26,6 +26,9 @@ use crate::session::{ANONYMOUS_DIGEST, SessionId};
 const TIMEOUT_MINUTES: i32 = 30;
 /// What one host may take to kill sessions (`killSessionsPerHostTimeoutMS`).
 const KILL_LIMIT: Duration = Duration::from_secs(60);
+/// How the server calls these arguments in its errors (seen on 6.0.5).
+const KILL_ALL: &str = "KillAllSessionsCmd.killAllSessions";
+const KILL_PATTERN: &str = "KillAllSessionsByPatternCmd.killAllSessionsByPattern";
 /// What passing on the end of sessions may take: a lost one ends by its timeout.
 const PASS_ON_LIMIT: Duration = Duration::from_secs(15);
 
@@ -73,12 +76,12 @@ pub async fn kill_sessions(op: &Op<'_>) -> CommandResult<Reply> {
 /// `killAllSessions`: those of the users that are named, else everybody's.
 pub async fn kill_all_sessions(op: &Op<'_>) -> CommandResult<Reply> {
     let mut patterns = Vec::new();
-    for user in read_documents(op, "KillAllSessionsCmd.killAllSessions")? {
+    for user in read_documents(op, KILL_ALL)? {
         let part = |name: &str| {
             user.get_str(name).ok_or_else(|| {
                 CommandError::new(
                     ErrorCode(40414),
-                    format!("BSON field 'KillAllSessionsUser.{name}' is missing but a required field"),
+                    format!("BSON field '{KILL_ALL}.{name}' is missing but a required field"),
                 )
             })
         };
@@ -94,7 +97,7 @@ pub async fn kill_all_sessions(op: &Op<'_>) -> CommandResult<Reply> {
 /// `killAllSessionsByPattern`: those that match one of the patterns, everybody's when there is none.
 pub async fn kill_all_sessions_by_pattern(op: &Op<'_>) -> CommandResult<Reply> {
     let mut patterns = Vec::new();
-    for pattern in read_documents(op, "KillAllSessionsByPatternCmd.killAllSessionsByPattern")? {
+    for pattern in read_documents(op, KILL_PATTERN)? {
         patterns.push(Pattern::parse(pattern)?);
     }
     if patterns.is_empty() {
@@ -128,14 +131,19 @@ impl Pattern {
         for field in doc {
             match (field.name(), field.value()) {
                 ("lsid", Value::Document(lsid)) => {
-                    pattern.session = Some(session_id(lsid, "KillAllSessionsByPattern.lsid")?);
+                    let Some(uid) = lsid.get("uid") else {
+                        return Err(CommandError::new(
+                            ErrorCode(40414),
+                            format!("BSON field '{KILL_PATTERN}.lsid.uid' is missing but a required field"),
+                        ));
+                    };
+                    let session = SessionId::from_lsid(lsid).ok_or_else(|| {
+                        CommandError::bad_value(format!("'{KILL_PATTERN}.lsid.id' is no UUID"))
+                    })?;
+                    pattern.session = Some(session);
+                    pattern.user = Some(digest(uid)?);
                 }
-                ("uid", Value::Binary { bytes, .. }) => {
-                    let digest = bytes
-                        .try_into()
-                        .map_err(|_| CommandError::bad_value("Unsupported SHA256Block hash length"))?;
-                    pattern.user = Some(digest);
-                }
+                ("uid", uid @ Value::Binary { .. }) => pattern.user = Some(digest(uid)?),
                 // Who is impersonated while the sessions are killed: no one is, until authentication is built.
                 ("users" | "roles", Value::Array(_)) => {}
                 (name @ ("lsid" | "uid" | "users" | "roles"), value) => {
@@ -144,16 +152,12 @@ impl Pattern {
                         "uid" => "binData",
                         _ => "array",
                     };
-                    return Err(CommandError::wrong_type(
-                        &format!("KillAllSessionsByPattern.{name}"),
-                        value,
-                        expected,
-                    ));
+                    return Err(CommandError::wrong_type(&format!("{KILL_PATTERN}.{name}"), value, expected));
                 }
                 (name, _) => {
                     return Err(CommandError::new(
                         ErrorCode(40415),
-                        format!("BSON field 'KillAllSessionsByPattern.{name}' is an unknown field."),
+                        format!("BSON field '{KILL_PATTERN}.{name}' is an unknown field."),
                     ));
                 }
             }
@@ -168,14 +172,30 @@ impl Pattern {
     }
 
     fn write(&self, out: &mut BytesMut) {
-        if let Some(session) = &self.session {
-            session.write(out);
-        }
-        if let Some(user) = &self.user {
+        let put_user = |out: &mut BytesMut, user: &[u8; 32]| {
             splice::put_element(out, 0x05, "uid", &[32, 0, 0, 0, 0]);
             out.extend_from_slice(user);
+        };
+        match (&self.session, &self.user) {
+            (Some(session), user) => {
+                let lsid = splice::open_doc(out, "lsid");
+                splice::put_element(out, 0x05, "id", &[16, 0, 0, 0, 4]);
+                out.extend_from_slice(&session.0);
+                put_user(out, user.as_ref().unwrap_or(ANONYMOUS_DIGEST));
+                lsid.finish(out);
+            }
+            (None, Some(user)) => put_user(out, user),
+            (None, None) => {}
         }
     }
+}
+
+/// A user's digest, whoever it is: patterns may name any user.
+fn digest(value: Value<'_>) -> CommandResult<[u8; 32]> {
+    let Value::Binary { bytes, .. } = value else {
+        return Err(CommandError::wrong_type(&format!("{KILL_PATTERN}.uid"), value, "binData"));
+    };
+    bytes.try_into().map_err(|_| CommandError::bad_value("Unsupported SHA256Block hash length"))
 }
 
 /// Ends the cursors of the sessions here, then everything of them on every member of every shard.
@@ -339,16 +359,21 @@ mod tests {
         bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![byte; 16] }
     }
 
+    fn no_one() -> bson::Binary {
+        bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: ANONYMOUS_DIGEST.to_vec() }
+    }
+
     #[test]
     fn patterns_select_by_session_and_user() {
         let parse = |body: &bson::RawDocumentBuf| Pattern::parse(Doc::new(body.as_bytes()).unwrap());
-        let one = parse(&bson::rawdoc! { "lsid": { "id": uuid(1) } }).unwrap();
+        let one = parse(&bson::rawdoc! { "lsid": { "id": uuid(1), "uid": no_one() } }).unwrap();
         assert!(one.matches(SessionId([1; 16])));
         assert!(!one.matches(SessionId([2; 16])));
         assert!(parse(&bson::rawdoc! {}).unwrap().matches(SessionId([2; 16])));
         let other = bson::Binary { subtype: bson::spec::BinarySubtype::Generic, bytes: vec![7; 32] };
         assert!(!parse(&bson::rawdoc! { "uid": other }).unwrap().matches(SessionId([2; 16])));
         assert_eq!(parse(&bson::rawdoc! { "x": 1 }).unwrap_err().code().0, 40415);
+        assert_eq!(parse(&bson::rawdoc! { "lsid": { "id": uuid(1) } }).unwrap_err().code().0, 40414);
         assert_eq!(parse(&bson::rawdoc! { "lsid": 1 }).unwrap_err().code(), ErrorCode::TypeMismatch);
     }
 

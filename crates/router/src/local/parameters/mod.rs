@@ -69,7 +69,7 @@ impl Parameters {
         let mut parameters = Self::default();
         for (name, text) in options {
             let (at, row) = find(name).ok_or_else(|| format!("Unknown --setParameter '{name}'"))?;
-            if !row.settable.at_startup() && !(row.name == "logLevel" || row.name == "quiet") {
+            if !row.settable.at_startup() {
                 return Err(format!("Cannot use --setParameter to set '{name}' at startup"));
             }
             let value =
@@ -188,7 +188,10 @@ fn from_bson(row: &Parameter, value: document::Value<'_>) -> CommandResult<Value
                 bad(format!("Invalid value for logLevel: logLevel: {n}"))
             }
             Some(n) => Ok(Value::Int(n)),
-            None if row.name == "logLevel" => bad(format!("Invalid value for logLevel: logLevel: {value:?}")),
+            None if row.name == "logLevel" => bad(format!(
+                "Invalid value for logLevel: logLevel: {}",
+                value.as_str().map_or_else(|| format!("{value:?}"), |text| format!("\"{text}\""))
+            )),
             None => bad(format!("Failed validating {}: Unable to coerce value to integral type", row.name)),
         },
         Value::Text(_) | Value::Texts(_) => bad(format!("{} cannot be changed", row.name)),
