@@ -4,7 +4,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
 use chunk_map::{Namespace, ShardId, ShardSet};
-use document::{Doc, Timestamp, splice};
+use document::{Timestamp, splice};
 use futures_util::future::join_all;
 
 use super::options::Options;
@@ -13,7 +13,7 @@ use super::split::{self, Plan, Rules};
 use super::statement::{Kind, Statements};
 use super::target::{self, Aim};
 use super::time_series;
-use super::{child, insert};
+use super::{child, concern, insert, shard_key_change};
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::ddl::databases::ensure_database;
@@ -82,6 +82,7 @@ impl Batch<'_> {
 
 /// Runs an insert, update or delete.
 pub(super) async fn run(op: &Op<'_>, kind: Kind) -> CommandResult<Reply> {
+    concern::check(op.request.generic.write_concern)?;
     let options = Options::parse(kind, &op.request)?;
     let statements = Statements::parse(kind, &op.request)?;
     options.check_count(statements.len())?;
@@ -94,15 +95,10 @@ pub(super) async fn run(op: &Op<'_>, kind: Kind) -> CommandResult<Reply> {
     let constants = RuntimeConstants::new(op);
     let mut batch = Batch { statements, options, constants, named, buckets: None };
     let progress = rounds(op, &mut batch).await?;
-    if is_unacknowledged(op.request.generic.write_concern) {
+    if concern::is_unacknowledged(op.request.generic.write_concern) {
         return Ok(Reply::ok());
     }
     Ok(progress.outcome.into_reply(kind, batch.options.ordered, batch.statements.len()))
-}
-
-/// Does the client not want to know?
-pub(super) fn is_unacknowledged(concern: Option<Doc<'_>>) -> bool {
-    concern.and_then(|concern| concern.get_i64("w")) == Some(0)
 }
 
 async fn rounds(op: &Op<'_>, batch: &mut Batch<'_>) -> CommandResult<Progress> {
@@ -122,6 +118,14 @@ async fn rounds(op: &Op<'_>, batch: &mut Batch<'_>) -> CommandResult<Progress> {
             }
         };
         rounds += 1;
+        if progress.take_moving().is_some() {
+            let (shard, answer) = match shard_key_change::update(op, batch).await {
+                Ok((shard, answer)) => (shard, Ok(answer)),
+                Err(error) => (ShardId::new(""), Err(error)),
+            };
+            progress.moved(&shard, answer);
+            return Ok(progress);
+        }
         if progress.is_finished() {
             return Ok(progress);
         }
@@ -208,7 +212,11 @@ async fn plan(
 }
 
 async fn cut(op: &Op<'_>, batch: &Batch<'_>, route: &Route, progress: &Progress) -> CommandResult<Plan> {
-    let rules = Rules { ordered: batch.options.ordered, retryable: op.request.generic.txn_number.is_some() };
+    let rules = Rules {
+        ordered: batch.options.ordered,
+        retryable: op.request.generic.txn_number.is_some(),
+        most: progress.most(),
+    };
     let bytes = |statement| batch.statements.raw(statement).as_bytes().len();
     match route {
         Route::Config => Ok(split::for_one(&Destination::config(), progress.due(), bytes, rules)),

@@ -5,6 +5,7 @@ use document::{Doc, DocBuf, Timestamp, splice};
 use topology::ReadPreference;
 
 use super::batch::Batch;
+use super::internal_transaction::Membership;
 use super::outcome::{ConcernError, Names, parse_upserted};
 use super::split::Child;
 use super::statement::Kind;
@@ -70,7 +71,7 @@ fn parse_errors(items: Doc<'_>) -> Vec<(u32, CommandError)> {
 
 /// Sends a child and reads its answer.
 pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<Answer> {
-    let mut request = request(op, batch, child)?;
+    let mut request = request(op, batch, child, None)?;
     let shard = &child.destination.shard;
     let retry = retry(op);
     let mut left = if retry == Retry::Never { 0 } else { MAX_CONCERN_RETRIES };
@@ -113,7 +114,13 @@ fn unavailable(error: CommandError, shard: &str) -> CommandError {
 }
 
 /// The child's bytes: the command's options, then the client's statements as they came, in a section of their own.
-fn request(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<BytesMut> {
+/// In a transaction its fields stand for the write concern.
+pub(super) fn request(
+    op: &Op<'_>,
+    batch: &Batch<'_>,
+    child: &Child,
+    transaction: Option<Membership>,
+) -> CommandResult<BytesMut> {
     let kind = batch.statements.kind();
     let options = &batch.options;
     let retryable = op.request.generic.txn_number.is_some();
@@ -147,9 +154,12 @@ fn request(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<Bytes
         array.finish(out);
     }
     let statements = child.statements.iter().map(|statement| batch.statements.raw(*statement));
-    request.write_concern().finish_with_documents(
-        |out| child.destination.versions.write(out),
-        kind.items(),
-        statements,
-    )
+    let request = match transaction {
+        Some(membership) => {
+            membership.write(request.out());
+            request
+        }
+        None => request.write_concern(),
+    };
+    request.finish_with_documents(|out| child.destination.versions.write(out), kind.items(), statements)
 }

@@ -4,8 +4,10 @@ use document::splice;
 use document::{Doc, Value};
 use topology::ReadPreference;
 
-use super::batch::{RuntimeConstants, is_unacknowledged, known_route};
+use super::batch::{RuntimeConstants, known_route};
+use super::concern;
 use super::outcome::ConcernError;
+use super::shard_key_change::{self, Moved};
 use super::{child, target, time_series};
 use crate::codes::ErrorCode;
 use crate::command::Op;
@@ -50,6 +52,7 @@ impl<'a> Spec<'a> {
 
 /// Runs a findAndModify.
 pub async fn find_and_modify(op: &Op<'_>) -> CommandResult<Reply> {
+    concern::check(op.request.generic.write_concern)?;
     let spec = Spec::parse(op.request.body)?;
     let constants = RuntimeConstants::new(op);
     let mut retries = StaleRetries::new(op.router);
@@ -68,10 +71,16 @@ pub async fn find_and_modify(op: &Op<'_>) -> CommandResult<Reply> {
             }
         };
         match ask(op, &constants, &destination).await {
-            Ok(answer) if is_unacknowledged(op.request.generic.write_concern) => {
+            Ok(answer) if concern::is_unacknowledged(op.request.generic.write_concern) => {
                 return Ok(Reply::ok().at(answer.summary.times.operation));
             }
             Ok(answer) => return Ok(reply(answer, &destination)),
+            Err(error)
+                if error.code() == ErrorCode::WouldChangeOwningShard
+                    && op.request.generic.txn_number.is_some() =>
+            {
+                return moved(op, &constants, &spec).await;
+            }
             Err(error) if retries.again(&error) => refresh(op, &op.namespace()?).await?,
             Err(error) => return Err(error),
         }
@@ -133,6 +142,54 @@ async fn ask(
     op.router
         .ask_shard(&destination.shard, &mut request, &ReadPreference::PRIMARY, child::retry(op), op.deadline)
         .await
+}
+
+/// The document moves to another shard: the reply is made of its two images.
+async fn moved(op: &Op<'_>, constants: &RuntimeConstants, spec: &Spec<'_>) -> CommandResult<Reply> {
+    let moved = shard_key_change::find_and_modify(op, constants, spec.query, spec.collation).await?;
+    let (reply, committed) = match moved {
+        Moved::InPlace(ShardReply { reply, summary, .. }, committed) => {
+            (Reply::forward(reply, &summary), committed)
+        }
+        Moved::Nothing(committed) => {
+            let reply = Reply::build(|out| {
+                let last = splice::open_doc(out, "lastErrorObject");
+                splice::put_i32(out, "n", 0);
+                splice::put_bool(out, "updatedExisting", false);
+                last.finish(out);
+                splice::put_element(out, 0x0a, "value", &[]);
+                splice::put_f64(out, "ok", 1.0);
+            });
+            (reply, committed)
+        }
+        Moved::Across(images, committed) => {
+            let wants_new = op.request.body.get("new").is_some_and(Value::is_truthy);
+            let reply = Reply::build(|out| {
+                let last = splice::open_doc(out, "lastErrorObject");
+                splice::put_i32(out, "n", 1);
+                splice::put_bool(out, "updatedExisting", !images.upserts);
+                if let Some(id) = images.post.as_doc().field("_id").filter(|_| images.upserts) {
+                    splice::put_element(out, id.element_type() as u8, "upserted", id.value_bytes());
+                }
+                last.finish(out);
+                match (wants_new, images.upserts) {
+                    (true, _) => splice::put_doc(out, "value", images.post.as_doc()),
+                    (false, true) => splice::put_element(out, 0x0a, "value", &[]),
+                    (false, false) => splice::put_doc(out, "value", images.pre.as_doc()),
+                }
+                splice::put_f64(out, "ok", 1.0);
+            });
+            (reply, committed)
+        }
+    };
+    let mut reply = reply.at(committed.operation_time);
+    if let (Some(concern), Some(shard)) = (committed.concern_error, committed.shard) {
+        reply.append(|out| concern.write_at(out, &shard));
+    }
+    if concern::is_unacknowledged(op.request.generic.write_concern) {
+        return Ok(Reply::ok().at(committed.operation_time));
+    }
+    Ok(reply)
 }
 
 /// Passes the answer on; a write concern error gets its shard's name.

@@ -15,13 +15,16 @@
 
 mod batch;
 mod child;
+pub(crate) mod concern;
 pub mod delete;
 pub mod find_and_modify;
 pub mod insert;
+mod internal_transaction;
 mod options;
 mod outcome;
 mod progress;
 mod refusal;
+mod shard_key_change;
 mod shell_text;
 mod split;
 mod statement;

@@ -5,11 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use chunk_map::ShardSet;
+use chunk_map::{ShardId, ShardSet};
 
 use super::child::Answer;
 use super::outcome::Outcome;
-use super::split::{Child, Plan};
+use super::split::{Child, MAX_STATEMENTS, Plan};
 use crate::codes::ErrorCode;
 use crate::error::CommandError;
 
@@ -24,6 +24,9 @@ pub(super) struct Progress {
     spread: BTreeMap<u32, Spread>,
     settled: usize,
     len: u32,
+    /// Most statements of one child, while one is looked for that a shard did not name.
+    most: usize,
+    moving: Option<CommandError>,
     pub(super) outcome: Outcome,
 }
 
@@ -59,6 +62,8 @@ impl Progress {
             settled: 0,
             // The batch was counted: at most 100,000.
             len: u32::try_from(len).unwrap_or(u32::MAX),
+            most: MAX_STATEMENTS,
+            moving: None,
             outcome: Outcome::default(),
         }
     }
@@ -80,6 +85,31 @@ impl Progress {
     /// Statements that are applied or failed.
     pub(super) const fn settled(&self) -> usize {
         self.settled
+    }
+
+    /// Most statements of one child.
+    pub(super) const fn most(&self) -> usize {
+        self.most
+    }
+
+    /// The only statement of the batch moves its document to another shard: what its shard said.
+    pub(super) const fn take_moving(&mut self) -> Option<CommandError> {
+        self.moving.take()
+    }
+
+    /// The statement that moves its document is settled.
+    pub(super) fn moved(&mut self, shard: &ShardId, answer: Result<Answer, CommandError>) {
+        match answer {
+            Ok(mut answer) => match std::mem::take(&mut answer.errors).into_iter().next() {
+                Some((_, error)) => self.fail(0, error),
+                None => {
+                    self.outcome.add(shard, &[0], answer);
+                    self.settle(0);
+                }
+            },
+            Err(error) => self.fail(0, error),
+        }
+        self.due = Due::These(Vec::new());
     }
 
     /// The shards that took a statement that goes to all.
@@ -176,9 +206,29 @@ impl Progress {
         }
     }
 
+    /// A document would move to another shard. The shard does not say which statement did it: a batch of one moves it,
+    /// in a longer one it is found by halves (only retryable statements get here, which may be sent again).
+    fn would_move(&mut self, child: &Child, error: &CommandError) {
+        if self.len == 1 {
+            self.moving = Some(error.clone());
+        } else if child.statements.len() == 1 {
+            self.most = MAX_STATEMENTS;
+            for statement in &child.statements {
+                self.fail(*statement, must_be_alone());
+            }
+        } else {
+            self.most = child.statements.len().div_ceil(2);
+            if !self.ordered {
+                self.again.extend_from_slice(&child.statements);
+            }
+        }
+    }
+
     /// No answer, or one that says nothing of single statements.
     fn child_failed(&mut self, child: &Child, error: &CommandError) {
-        if child.broadcast {
+        if error.code() == ErrorCode::WouldChangeOwningShard && !child.broadcast {
+            self.would_move(child, error);
+        } else if child.broadcast {
             for statement in &child.statements {
                 self.spread.entry(*statement).or_default().errors.push(error.clone());
             }
@@ -260,6 +310,12 @@ impl Progress {
             self.due = Due::These(Vec::new());
         }
     }
+}
+
+fn must_be_alone() -> CommandError {
+    CommandError::invalid_options(
+        "Document shard key value updates that cause the doc to move shards must be sent with write batch of size 1",
+    )
 }
 
 /// One error of the errors of several shards for one statement: one code stays, several become one of its own.

@@ -52,6 +52,8 @@ pub(super) struct Plan {
 pub(super) struct Rules {
     pub(super) ordered: bool,
     pub(super) retryable: bool,
+    /// Most statements of one child.
+    pub(super) most: usize,
 }
 
 impl Rules {
@@ -108,7 +110,7 @@ pub(super) fn for_one(
 ) -> Plan {
     let mut child = Child::new(destination.clone(), false);
     let mut due = due.peekable();
-    while let Some(statement) = due.next_if(|statement| child.fits(rules.weight(bytes(*statement)))) {
+    while let Some(statement) = due.next_if(|statement| child.fits(rules.weight(bytes(*statement)), rules)) {
         child.push(statement, rules.weight(bytes(statement)));
     }
     let left = if rules.ordered { Vec::new() } else { due.collect() };
@@ -129,7 +131,7 @@ impl Plan {
                 {
                     return false;
                 }
-                if !self.has_room(&target.shard, false, weight) {
+                if !self.has_room(&target.shard, false, weight, rules) {
                     return false;
                 }
                 let destination = || Destination {
@@ -152,7 +154,7 @@ impl Plan {
                     self.completed.push(statement);
                     return !rules.ordered;
                 }
-                if !open().all(|shard| self.has_room(shard, true, weight)) {
+                if !open().all(|shard| self.has_room(shard, true, weight, rules)) {
                     return false;
                 }
                 for shard in open() {
@@ -171,9 +173,9 @@ impl Plan {
         self.children.binary_search_by(|child| child.destination.shard.cmp(shard))
     }
 
-    fn has_room(&self, shard: &ShardId, broadcast: bool, weight: usize) -> bool {
+    fn has_room(&self, shard: &ShardId, broadcast: bool, weight: usize, rules: Rules) -> bool {
         match self.find(shard).ok().and_then(|at| self.children.get(at)) {
-            Some(child) => child.broadcast == broadcast && child.fits(weight),
+            Some(child) => child.broadcast == broadcast && child.fits(weight, rules),
             None => true,
         }
     }
@@ -201,9 +203,9 @@ impl Child {
         Self { destination, statements: Vec::new(), broadcast, bytes: 0 }
     }
 
-    fn fits(&self, weight: usize) -> bool {
+    fn fits(&self, weight: usize, rules: Rules) -> bool {
         self.statements.is_empty()
-            || (self.statements.len() < MAX_STATEMENTS && self.bytes + weight <= MAX_CHILD_BYTES)
+            || (self.statements.len() < rules.most && self.bytes + weight <= MAX_CHILD_BYTES)
     }
 
     fn push(&mut self, statement: u32, weight: usize) {

@@ -166,3 +166,32 @@ fn places_in_a_child_become_the_clients_indexes() {
     let item = reply.body().get_array("upserted").unwrap().first().unwrap().value().as_doc().unwrap();
     assert_eq!((item.get_i64("index"), item.get_i64("_id")), (Some(3), Some(7)));
 }
+
+#[test]
+fn the_statement_that_moves_its_document_is_found_by_halves() {
+    let mover = 5_u32;
+    for ordered in [true, false] {
+        let mut progress = Progress::new(9, ordered);
+        let mut rounds = 0;
+        while !progress.is_finished() {
+            let statements: Vec<u32> = progress.due().take(progress.most()).collect();
+            let left: Vec<u32> = progress.due().skip(statements.len()).collect();
+            let result = if statements.contains(&mover) {
+                Err(error(ErrorCode::WouldChangeOwningShard))
+            } else {
+                answer(i64::try_from(statements.len()).unwrap(), &[])
+            };
+            let left = if ordered { &[][..] } else { &*left };
+            round(&mut progress, left, vec![(child("a", &statements, false), result)]);
+            rounds += 1;
+            assert!(rounds < 12, "{progress:?}");
+        }
+        assert!(progress.take_moving().is_none());
+        let n = if ordered { 5 } else { 8 };
+        assert_eq!(reply(progress, ordered, 9), (n, BTreeMap::from([(5, 72)])));
+    }
+    let mut progress = Progress::new(1, true);
+    let moves = Err(error(ErrorCode::WouldChangeOwningShard));
+    round(&mut progress, &[], vec![(child("a", &[0], false), moves)]);
+    assert!(progress.take_moving().is_some());
+}

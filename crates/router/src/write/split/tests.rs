@@ -27,7 +27,7 @@ impl Script {
 
     fn split(&self, ordered: bool) -> String {
         let due = 0..u32::try_from(self.script.len()).unwrap();
-        text(&split(self, due, Rules { ordered, retryable: false }))
+        text(&split(self, due, Rules { ordered, retryable: false, most: MAX_STATEMENTS }))
     }
 }
 
@@ -124,12 +124,17 @@ fn a_child_stays_below_its_limits_and_takes_at_least_one() {
     script.bytes = MAX_CHILD_BYTES * 2;
     assert_eq!(script.split(false), "s0[0] s1[1] left 2,3");
     let destination = Destination::config();
-    let rules = Rules { ordered: false, retryable: false };
+    let rules = Rules { ordered: false, retryable: false, most: MAX_STATEMENTS };
     let count = u32::try_from(MAX_STATEMENTS).unwrap() + 5;
     // Small statements of an unordered child count for the error that each may give.
     let plan = for_one(&destination, 0..count, |_| 10, rules);
     assert_eq!(plan.children[0].statements.len(), MAX_CHILD_BYTES / 263);
     assert_eq!(plan.children[0].statements.len() + plan.left.len(), usize::try_from(count).unwrap());
-    let plan = for_one(&destination, 0..count, |_| 10, Rules { ordered: true, retryable: true });
+    let plan = for_one(
+        &destination,
+        0..count,
+        |_| 10,
+        Rules { ordered: true, retryable: true, most: MAX_STATEMENTS },
+    );
     assert_eq!(plan.children[0].statements.len(), MAX_STATEMENTS);
 }
