@@ -55,7 +55,12 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().thread_name("worker").build();
     let code = match runtime {
-        Ok(runtime) => runtime.block_on(serve(config, argv, book, &log)),
+        Ok(runtime) => {
+            let code = runtime.block_on(serve(config, argv, book, &log));
+            // A name that is being looked up must not hold up the end.
+            runtime.shutdown_background();
+            code
+        }
         Err(error) => {
             tracing::error!(%error, "cannot start the runtime");
             UNCAUGHT
@@ -63,7 +68,6 @@ pub(crate) fn run(arguments: Vec<OsString>) -> ExitCode {
     };
     tracing::info!(c = "CONTROL", id = 23138, exitCode = code, "Shutting down");
     log.flush();
-    // What background tasks still do is of no use to anybody: not waited for.
     ExitCode::from(code)
 }
 
@@ -79,18 +83,18 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         host = %host, version = env!("CARGO_PKG_VERSION"), "Pointsman starting"
     );
     warn_of(&config);
-    let _pid_file = match config.pid_file.as_deref().map(PidFile::write).transpose() {
-        Ok(file) => file,
-        Err(error) => {
-            tracing::error!(c = "CONTROL", id = 23329, ctx = "main", %error, "cannot write the pid file");
-            return BAD_OPTIONS;
-        }
-    };
     let mut endings = match (Endings::new(), signals::rotate_on_signal(log.clone())) {
         (Ok(endings), Ok(())) => endings,
         (Err(error), _) | (_, Err(error)) => {
             tracing::error!(ctx = "main", %error, "cannot listen to signals");
             return UNCAUGHT;
+        }
+    };
+    let _pid_file = match config.pid_file.as_deref().map(PidFile::write).transpose() {
+        Ok(file) => file,
+        Err(error) => {
+            tracing::error!(c = "CONTROL", id = 23329, ctx = "main", %error, "cannot write the pid file");
+            return BAD_OPTIONS;
         }
     };
     let shutdown = CancellationToken::new();
@@ -100,6 +104,7 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         argv,
         parsed_options: config.parsed,
         compressors: config.compressors,
+        local_threshold: config.local_threshold,
         log: book,
     };
     let router = match Router::new(settings, config.parameters, shutdown.clone()) {
@@ -199,13 +204,13 @@ fn warn_of(config: &Config) {
         "Access control is not enabled for the database. Read and write access to data and configuration is \
          unrestricted"
     );
-    for name in config.parameters.without_effect() {
+    for name in &config.without_effect {
         tracing::warn!(
             c = "CONTROL",
             ctx = "main",
             start_warning = true,
-            parameter = name,
-            "This server parameter has no effect"
+            option = %name,
+            "This option has no effect"
         );
     }
     let hosts = config.config_servers.split(',').count();

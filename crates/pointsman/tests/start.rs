@@ -77,39 +77,57 @@ fn all_that_is_refused_is_named_at_once() {
     }
 }
 
+/// A process that is killed with the value.
+struct Running(std::process::Child);
+
+impl Running {
+    fn signal(&self, name: &str) {
+        assert!(Command::new("kill").args([name, &self.0.id().to_string()]).status().unwrap().success());
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while !done() {
+        assert!(std::time::Instant::now() < end, "{what} did not happen");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
-fn it_waits_for_config_servers_and_ends_on_a_signal() {
-    let pid = TempFile::new("pid", "");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_pointsman"))
-        .args(["--configdb", "c/127.0.0.1:1", "--port", "1", "--pidfilepath", pid.path()])
-        .stdout(Stdio::piped())
+fn it_waits_for_config_servers_rotates_its_log_and_ends_on_a_signal() {
+    let folder = std::env::temp_dir().join(format!("pointsman-start-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (log, pid) = (folder.join("log"), folder.join("pid"));
+    let child = Command::new(env!("CARGO_BIN_EXE_pointsman"))
+        .args(["--configdb", "c/127.0.0.1:1", "--port", "1", "--setParameter", "maxSessions=5"])
+        .args(["--logpath", log.to_str().unwrap(), "--pidfilepath", pid.to_str().unwrap()])
         .spawn()
         .unwrap();
-    let mut log = std::io::BufReader::new(child.stdout.take().unwrap());
-    let mut line = String::new();
-    while !line.contains("\"id\":22120") {
-        line.clear();
-        assert_ne!(
-            std::io::BufRead::read_line(&mut log, &mut line).unwrap(),
-            0,
-            "no warning about access control"
-        );
-        let parsed: serde_json::Value = serde_json::from_str(&line).unwrap();
-        assert!(parsed["t"]["$date"].is_string(), "{line}");
+    let mut running = Running(child);
+    // The file is written when signals are listened to.
+    let id = running.0.id().to_string();
+    until("the pid file", || std::fs::read_to_string(&pid).is_ok_and(|text| text.trim() == id));
+    let read = |path: &std::path::Path| std::fs::read_to_string(path).unwrap_or_default();
+    until("a warning", || read(&log).contains("setParameter.maxSessions"));
+    for line in read(&log).lines() {
+        let parsed: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert!(parsed["t"]["$date"].is_string() && parsed["id"].is_number(), "{line}");
     }
-    // Signals are listened to a moment after that.
-    while std::fs::read_to_string(pid.path()).unwrap().trim() != child.id().to_string() {
-        std::thread::yield_now();
-    }
-    let mut rest = String::new();
-    let ended = loop {
-        // Before the handler is there the signal itself ends the process, which is as well.
-        Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        std::thread::yield_now();
-    };
-    std::io::Read::read_to_string(&mut log, &mut rest).unwrap();
-    assert!(ended.code().is_none_or(|code| code == 0), "{ended}: {rest}");
+    running.signal("-USR1");
+    let count = || std::fs::read_dir(&folder).unwrap().count();
+    until("the rotation", || count() == 3);
+    until("the second file", || !read(&log).is_empty());
+    running.signal("-TERM");
+    assert_eq!(running.0.wait().unwrap().code(), Some(0));
+    assert!(read(&log).contains("\"id\":23138"), "{}", read(&log));
+    assert!(!pid.exists());
+    std::fs::remove_dir_all(&folder).unwrap();
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio_util::sync::CancellationToken;
@@ -9,7 +10,7 @@ use wire::{Frame, OpCode, OpMsg, OpQuery, ReplyFlags, WireError};
 
 use chunk_map::{CatalogCache, ShardRegistry};
 use tokio_util::task::TaskTracker;
-use topology::{ConnectionString, TopologyError};
+use topology::{ConnectionString, TopologyError, TopologyOptions};
 
 use crate::client::Client;
 use crate::clock::Clock;
@@ -42,6 +43,8 @@ pub struct Settings {
     pub parsed_options: document::DocBuf,
     /// Compression offered to clients, in the order of preference.
     pub compressors: Vec<wire::Compressor>,
+    /// How much farther than the nearest a member may be to be read from.
+    pub local_threshold: Duration,
     /// The recent log.
     pub log: Arc<LogBook>,
 }
@@ -88,7 +91,9 @@ impl Router {
         shutdown: CancellationToken,
     ) -> Result<Arc<Self>, TopologyError> {
         let config = ConnectionString::parse(&settings.config_servers)?;
-        let servers = Arc::new(Servers::new(&config, parameters.topology_options())?);
+        let options =
+            TopologyOptions { local_threshold: settings.local_threshold, ..parameters.topology_options() };
+        let servers = Arc::new(Servers::new(&config, options)?);
         let source = Arc::new(ConfigServers(Arc::clone(&servers)));
         Ok(Arc::new(Self {
             settings,

@@ -15,10 +15,6 @@ use crate::reply::Summary;
 
 /// Between two attempts to reach the config servers (mongos tries for ever).
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
-/// Between two looks for idle cursors (`clientCursorMonitorFrequencySecs`).
-const CURSOR_MONITOR: Duration = Duration::from_secs(4);
-/// Idle cursors are killed after this (`cursorTimeoutMillis`).
-const CURSOR_TIMEOUT: Duration = Duration::from_secs(600);
 /// Between two reads of the shard list, and of the default concerns.
 const RELOAD: Duration = Duration::from_secs(30);
 /// Between two pings in config.mongos.
@@ -123,10 +119,13 @@ impl Router {
             }
         });
         let router = Arc::clone(self);
-        self.every(CURSOR_MONITOR, move || {
+        let monitor = self.parameters().int("clientCursorMonitorFrequencySecs");
+        let monitor = Duration::from_secs(u64::try_from(monitor).unwrap_or(0).max(1));
+        self.every(monitor, move || {
             let router = Arc::clone(&router);
             async move {
-                let idle = router.cursors().kill_idle(CURSOR_TIMEOUT);
+                let limit = router.parameters().millis("cursorTimeoutMillis");
+                let idle = router.cursors().kill_idle(limit);
                 router.kill_in_background(idle);
             }
         });

@@ -32,6 +32,7 @@ fn begin() -> Talk {
         argv: Vec::new(),
         parsed_options: DocBuf::new(),
         compressors: vec![wire::Compressor::Zlib, wire::Compressor::Snappy],
+        local_threshold: std::time::Duration::from_millis(15),
         log: Arc::new(LogBook::default()),
     };
     let options = [("enableTestCommands".to_owned(), "1".to_owned())];

@@ -99,10 +99,21 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).open(path)
 }
 
+/// Never over another file: two rotations may fall into one second.
 fn move_away(path: &Path) -> io::Result<()> {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", Moment::now().file_suffix()));
-    std::fs::rename(path, name)
+    let suffix = Moment::now().file_suffix();
+    let name = |end: String| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(format!(".{suffix}{end}"));
+        PathBuf::from(name)
+    };
+    let mut target = name(String::new());
+    let mut more = 0;
+    while target.exists() {
+        more += 1;
+        target = name(format!("-{more}"));
+    }
+    std::fs::rename(path, target)
 }
 
 fn run(mut sink: Sink, inbox: &Receiver<Message>, dropped: &AtomicU64) {

@@ -1,6 +1,7 @@
 //! What the process needs to know, made of the options and checked.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use document::DocBuf;
 use router::local::parameters::Parameters;
@@ -60,6 +61,10 @@ pub(crate) struct Config {
     pub(crate) pid_file: Option<PathBuf>,
     /// Offered to clients.
     pub(crate) compressors: Vec<Compressor>,
+    /// How much farther than the nearest a member may be to be read from.
+    pub(crate) local_threshold: Duration,
+    /// Options that were said and that change nothing.
+    pub(crate) without_effect: Vec<String>,
     /// Server parameters.
     pub(crate) parameters: Parameters,
     /// All options, for `getCmdLineOpts`.
@@ -89,6 +94,16 @@ impl Config {
         take(Parameters::from_options(&all).map(|found| parameters = found));
         log.verbosity = u8::try_from(parameters.int("logLevel")).unwrap_or(0);
 
+        let local_threshold = options.number("replication.localPingThresholdMs").unwrap_or(15);
+        let local_threshold =
+            u64::try_from(local_threshold).map(Duration::from_millis).unwrap_or_else(|_| {
+                complaints.push("--localThreshold is a number of milliseconds from 0".to_owned());
+                Duration::ZERO
+            });
+        let mut without_effect = std::mem::take(&mut options.taken);
+        without_effect
+            .extend(parameters.without_effect().into_iter().map(|name| format!("setParameter.{name}")));
+
         if !complaints.is_empty() {
             return Err(complaints);
         }
@@ -98,6 +113,8 @@ impl Config {
             log,
             pid_file: options.text("processManagement.pidFilePath").map(PathBuf::from),
             compressors,
+            local_threshold,
+            without_effect,
             parameters,
             parsed: options.to_document(),
         })
@@ -303,6 +320,21 @@ mod tests {
         ] {
             assert!(complaints.iter().any(|complaint| complaint.contains(says)), "{says}: {complaints:?}");
         }
+    }
+
+    #[test]
+    fn what_changes_nothing_is_named() {
+        let config = config(
+            "operationProfiling: {slowOpThresholdMs: 5}\nsystemLog: {component: {network: {verbosity: 1}}}\nsetParameter: \
+             {maxSessions: 5}",
+        )
+        .unwrap();
+        let mut names = config.without_effect;
+        names.sort_unstable();
+        assert_eq!(
+            names,
+            ["operationProfiling.slowOpThresholdMs", "setParameter.maxSessions", "systemLog.component"]
+        );
     }
 
     #[test]

@@ -52,8 +52,8 @@ fn walk(options: &mut Options, path: &str, value: &Value) {
     if path == "setParameter" {
         return set_parameters(options, value);
     }
-    if path.starts_with("systemLog.component") {
-        return;
+    if path == "systemLog.component" {
+        return options.taken.push(path.to_owned());
     }
     if let Some(row) = by_path(path) {
         match scalar(value) {

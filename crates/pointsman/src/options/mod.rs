@@ -32,6 +32,8 @@ pub(crate) struct Options {
     values: BTreeMap<&'static str, OptionValue>,
     /// `setParameter`, in order; later ones win.
     pub(crate) parameters: Vec<(String, String)>,
+    /// What was said and changes nothing.
+    pub(crate) taken: Vec<String>,
     /// What is wrong with them.
     pub(crate) complaints: Vec<String>,
 }
@@ -61,6 +63,9 @@ impl Options {
         };
         match value {
             Some(value) => {
+                if row.support == Support::Taken {
+                    self.taken.push(name.to_owned());
+                }
                 self.values.insert(row.key(), value);
             }
             None => self.complaints.push(format!("the value '{text}' of {name} is not valid")),
@@ -72,6 +77,7 @@ impl Options {
     pub(crate) fn overridden_by(mut self, flags: Self) -> Self {
         self.values.extend(flags.values);
         self.parameters.extend(flags.parameters);
+        self.taken.extend(flags.taken);
         self.complaints.extend(flags.complaints);
         self
     }
