@@ -643,3 +643,53 @@ async fn a_document_moves_also_when_the_routing_is_stale() {
         assert_eq!(places(&cluster, n).await, [0, 1, 0], "document {n}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn measurements_go_to_the_shards_of_their_buckets() {
+    let (cluster, mut conn) = start().await;
+    let series = doc! { "timeField": "t", "metaField": "m", "granularity": "seconds" };
+    cluster.admin(doc! { "shardCollection": "w.ts", "key": { "m": 1 }, "timeseries": series }).await.unwrap();
+    // Buckets with m from 100 live on another shard.
+    let buckets = "w.system.buckets.ts";
+    let owner = cluster.chunks(buckets).await.unwrap()[0].get_str("shard").unwrap().to_owned();
+    let entry = cluster.config_find("collections", doc! { "_id": buckets }, doc! {}).await.unwrap();
+    let split = doc! {
+        "splitChunk": buckets, "from": &owner, "keyPattern": { "meta": 1 },
+        "epoch": entry[0].get_object_id("lastmodEpoch").unwrap(),
+        "timestamp": entry[0].get_timestamp("timestamp").unwrap(),
+        "min": { "meta": Bson::MinKey }, "max": { "meta": Bson::MaxKey }, "splitKeys": [{ "meta": 100 }],
+    };
+    cluster.shard_named(&owner).unwrap().command("admin", split).await.unwrap();
+    let other = if owner == "shard2" { "shard1" } else { "shard2" };
+    let moved = doc! { "_configsvrMoveRange": buckets, "toShard": other, "min": { "meta": 100 }, "writeConcern": { "w": "majority" } };
+    cluster.config().command("admin", moved).await.unwrap();
+
+    let at = |n: i64| bson::DateTime::from_millis(1_700_000_000_000 + n * 1000);
+    let documents: Vec<Document> =
+        (0..20).map(|n| doc! { "t": at(n), "m": if n % 4 == 0 { 200 } else { 1 }, "v": n }).collect();
+    let reply = conn.command_ok(DB, doc! { "insert": "ts", "documents": documents }).await.unwrap();
+    assert_eq!((reply.get_i32("n").unwrap(), errors(&reply)), (20, vec![]), "{reply}");
+    for (shard, wanted) in [(&*owner, 15), (other, 5)] {
+        // Raw buckets: count what is in them.
+        let pipeline = vec![
+            doc! { "$project": { "n": { "$size": { "$objectToArray": "$data.v" } } } },
+            doc! { "$group": { "_id": null, "n": { "$sum": "$n" } } },
+        ];
+        let command = doc! { "aggregate": "system.buckets.ts", "pipeline": pipeline, "cursor": {} };
+        let reply = cluster.shard_named(shard).unwrap().command(DB, command).await.unwrap();
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        assert_eq!(batch[0].as_document().unwrap().get_i32("n").unwrap(), wanted, "on {shard}");
+    }
+    let no_time = doc! { "insert": "ts", "documents": [{ "m": 1 }] };
+    assert_eq!(errors(&conn.command_ok(DB, no_time).await.unwrap()), [(0, 5_743_702)]);
+    // Not built: refused by name.
+    for command in [
+        doc! { "delete": "ts", "deletes": [{ "q": { "m": 1 }, "limit": 0 }] },
+        doc! { "update": "ts", "updates": [{ "q": { "m": 1 }, "u": { "$set": { "m": 2 } }, "multi": true }] },
+        doc! { "findAndModify": "ts", "query": { "m": 1 }, "remove": true },
+    ] {
+        let reply = conn.command(DB, command).await.unwrap();
+        assert_eq!(reply.get_i32("code").unwrap(), 115, "{reply}");
+        assert!(reply.get_str("errmsg").unwrap().contains("sharded time-series"), "{reply}");
+    }
+}

@@ -1,9 +1,11 @@
 //! The rounds of one insert, update or delete.
 
+use std::cell::OnceCell;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use chunk_map::{Namespace, ShardId, ShardSet};
+use chunk_map::{Namespace, ShardId, ShardList, ShardSet};
 use document::{Timestamp, splice};
 use futures_util::future::join_all;
 
@@ -224,13 +226,8 @@ async fn cut(op: &Op<'_>, batch: &Batch<'_>, route: &Route, progress: &Progress)
             Ok(split::for_one(&Destination::unsharded(database), progress.due(), bytes, rules))
         }
         Route::Sharded(_) => {
-            let all_shards = if batch.statements.kind() == Kind::Insert {
-                Vec::new()
-            } else {
-                let list = op.router.registry().list().await.map_err(|error| catalog_error(&error))?;
-                list.iter().map(|shard| shard.id.clone()).collect()
-            };
-            let source = Source { batch, route, progress, all_shards };
+            let shards = op.router.registry().list().await.map_err(|error| catalog_error(&error))?;
+            let source = Source { batch, route, progress, shards, all: OnceCell::new() };
             Ok(split::split(&source, progress.due(), rules))
         }
     }
@@ -240,7 +237,9 @@ struct Source<'s, 'a> {
     batch: &'s Batch<'a>,
     route: &'s Route,
     progress: &'s Progress,
-    all_shards: Vec<ShardId>,
+    shards: Arc<ShardList>,
+    /// Their ids, made when the first statement wants them.
+    all: OnceCell<Vec<ShardId>>,
 }
 
 impl split::Source for Source<'_, '_> {
@@ -258,7 +257,7 @@ impl split::Source for Source<'_, '_> {
     }
 
     fn all_shards(&self) -> &[ShardId] {
-        &self.all_shards
+        self.all.get_or_init(|| self.shards.iter().map(|shard| shard.id.clone()).collect())
     }
 
     fn taken(&self, statement: u32) -> Option<&ShardSet> {

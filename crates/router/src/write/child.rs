@@ -1,6 +1,7 @@
 //! One child command: spliced from the client's statements, sent to its shard, its answer read.
 
 use bytes::BytesMut;
+use chunk_map::ShardId;
 use document::{Doc, DocBuf, Timestamp, splice};
 use topology::ReadPreference;
 
@@ -80,7 +81,7 @@ pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> Comma
             .router
             .ask_shard(shard, &mut request, &ReadPreference::PRIMARY, retry, op.deadline)
             .await
-            .map_err(|error| unavailable(error, shard.as_str()))?;
+            .map_err(|error| unavailable(op, error, shard))?;
         let answer = Answer::parse(reply.body(), summary.times.operation);
         // A primary that steps down after the write says so here. The statement ids make another attempt harmless.
         let again = answer.concern_error.as_ref().is_some_and(|error| error.code().is_retriable());
@@ -101,16 +102,21 @@ pub(super) const fn retry(op: &Op<'_>) -> Retry {
 }
 
 /// The context that mongos puts before an error of the way to a shard.
-fn unavailable(error: CommandError, shard: &str) -> CommandError {
-    match error.code() {
-        ErrorCode::FailedToSatisfyReadPreference => error.context(format_args!(
+fn unavailable(op: &Op<'_>, error: CommandError, shard: &ShardId) -> CommandError {
+    let code = error.code();
+    if code == ErrorCode::FailedToSatisfyReadPreference {
+        return error.context(format_args!(
             "Write results unavailable from failing to target a host in the shard {shard}"
-        )),
-        code if code.is_network() || code == ErrorCode::NetworkInterfaceExceededTimeLimit => {
-            error.context(format_args!("Write results unavailable from {shard}"))
-        }
-        _ => error,
+        ));
     }
+    if !(code.is_network() || code == ErrorCode::NetworkInterfaceExceededTimeLimit) {
+        return error;
+    }
+    let set = op.router.registry().snapshot().get(shard).map(|shard| shard.host.to_string());
+    error.context(format_args!(
+        "Write results unavailable from {}",
+        set.as_deref().unwrap_or_else(|| shard.as_str())
+    ))
 }
 
 /// The child's bytes: the command's options, then the client's statements as they came, in a section of their own.

@@ -75,11 +75,7 @@ impl Outcome {
         if let Some(error) = answer.concern_error {
             self.concern_errors.push((shard.clone(), error));
         }
-        for id in answer.retried {
-            if !self.retried.contains(&id) {
-                self.retried.push(id);
-            }
-        }
+        self.retried.extend(answer.retried);
         self.operation_time = self.operation_time.max(answer.operation_time);
     }
 
@@ -92,6 +88,9 @@ impl Outcome {
     pub(super) fn into_reply(mut self, kind: Kind, ordered: bool, statements: usize) -> Reply {
         self.upserted.sort_by_key(|(statement, _)| *statement);
         self.errors.sort_by_key(|(statement, _)| *statement);
+        // A statement that went to several shards, or twice to one, may stand there more than once.
+        self.retried.sort_unstable();
+        self.retried.dedup();
         let reply = Reply::with_capacity(64 + 256 * self.errors.len(), |out| {
             // Field order as seen on 6.0.5.
             if kind == Kind::Update {
