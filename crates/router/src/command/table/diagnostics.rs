@@ -1,7 +1,7 @@
 //! What the router says about itself, and its parameters.
 
 use crate::command::{Command, RunsOn::Router, handler};
-use crate::local::{diagnostics, fail_point, parameters};
+use crate::local::{diagnostics, fail_point, identity, parameters};
 
 pub(super) const ROWS: &[Command] = &[
     Command::new("serverStatus", Router, handler!(diagnostics::server_status)).reads().needs("serverStatus"),
@@ -26,5 +26,8 @@ pub(super) const ROWS: &[Command] = &[
         .writes()
         .admin()
         .needs("setParameter"),
+    // Drivers' tests of the stable API: one that is not in version 1 and one that is.
+    Command::new("testVersion2", Router, handler!(identity::ping)).reads().test_only(),
+    Command::new("testVersions1And2", Router, handler!(identity::ping)).reads().api_v1().test_only(),
     Command::new("configureFailPoint", Router, handler!(fail_point::configure)).admin().test_only(),
 ];
