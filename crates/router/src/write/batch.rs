@@ -88,6 +88,9 @@ pub(super) async fn run(op: &Op<'_>, kind: Kind) -> CommandResult<Reply> {
     let options = Options::parse(kind, &op.request)?;
     let statements = Statements::parse(kind, &op.request)?;
     options.check_count(statements.len())?;
+    // Dispatch counted the command; opcounters count statements.
+    let more = statements.len().saturating_sub(1);
+    op.router.stats().more_statements(op.command, u64::try_from(more).unwrap_or(u64::MAX));
     let named = op.namespace()?;
     let mut arena = Vec::new();
     let statements = match statements {

@@ -144,7 +144,8 @@ pub(super) fn request(
     if let Some(uuid) = options.collection_uuid {
         out.extend_from_slice(uuid.raw());
     }
-    if kind != Kind::Insert {
+    // The strict stable API knows no such field; `$$NOW` may then differ between shards by milliseconds.
+    if kind != Kind::Insert && op.request.generic.api.strict != Some(true) {
         batch.constants.write(out);
     }
     if batch.is_time_series() {

@@ -137,7 +137,9 @@ async fn ask(
     destination: &Destination,
 ) -> CommandResult<ShardReply> {
     let mut request = ShardRequest::copy(op, |_| false);
-    constants.write(request.out());
+    if op.request.generic.api.strict != Some(true) {
+        constants.write(request.out());
+    }
     let mut request = request.write_concern().finish(|out| destination.versions.write(out))?;
     op.router
         .ask_shard(&destination.shard, &mut request, &ReadPreference::PRIMARY, child::retry(op), op.deadline)
