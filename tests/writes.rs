@@ -363,8 +363,28 @@ async fn statements_follow_the_chunk_that_moved() {
         let reply = conn.command_ok(DB, many).await.unwrap();
         assert_eq!(reply.get_i32("nModified").unwrap(), 300, "round {round}");
     }
+    // One document each, looked for on all owners by its _id, right after a move that the router has not seen.
+    for (at, to) in [(1, "shard1"), (2, "shard2")] {
+        let moved = doc! { "_configsvrMoveRange": "w.r", "toShard": to, "min": { "a": Bson::MinKey }, "writeConcern": { "w": "majority" } };
+        cluster.config().command("admin", moved).await.unwrap();
+        let update =
+            doc! { "update": "r", "updates": [{ "q": { "_id": at }, "u": { "$inc": { "one": 1 } } }] };
+        let reply = conn.command_ok(DB, update).await.unwrap();
+        assert_eq!(reply.get_i32("nModified").unwrap(), 1, "{reply}");
+    }
     let coll = client.database(DB).collection::<Document>("r");
     assert_eq!(coll.count_documents(doc! { "n": 4, "m": 4 }).await.unwrap(), 300);
+    for (number, half, to) in [(1, 0, "shard1"), (2, 1, "shard0")] {
+        let moved = doc! { "_configsvrMoveRange": "w.r", "toShard": to, "min": { "a": Bson::MinKey }, "writeConcern": { "w": "majority" } };
+        cluster.config().command("admin", moved).await.unwrap();
+        let deletes: Vec<Document> =
+            (0..300).filter(|n| n % 2 == half).map(|n| doc! { "q": { "_id": n }, "limit": 1 }).collect();
+        let delete = doc! { "delete": "r", "deletes": deletes, "ordered": false };
+        let delete = if half == 0 { with_number(delete, 9, number) } else { delete };
+        let reply = conn.command_ok(DB, delete).await.unwrap();
+        assert_eq!((reply.get_i32("n").unwrap(), errors(&reply)), (150, vec![]), "{reply}");
+    }
+    assert_eq!(coll.count_documents(doc! {}).await.unwrap(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

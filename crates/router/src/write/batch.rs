@@ -74,6 +74,13 @@ impl Batch<'_> {
         self.buckets.is_some()
     }
 
+    /// May all shards look again for the one document of a statement? Updates that share a child may not: the shard
+    /// does not say which of them it applied. They are broadcast as mongos 6.0 does it: one that races with a
+    /// migration may miss its document.
+    fn may_look_again(&self) -> bool {
+        self.options.ordered || self.statements.len() == 1 || self.statements.kind() == Kind::Delete
+    }
+
     const fn namespace(&self) -> &Namespace {
         match &self.buckets {
             Some(buckets) => buckets,
@@ -252,7 +259,13 @@ impl split::Source for Source<'_, '_> {
         if self.batch.is_time_series() {
             return time_series::target(self.batch.statements.raw(statement), routing);
         }
-        target::target(self.batch.statements.get(statement).ok_or_else(unknown)?, routing)
+        let aim = target::target(self.batch.statements.get(statement).ok_or_else(unknown)?, routing)?;
+        Ok(match aim {
+            Aim::Any(targets) if !self.batch.may_look_again() => {
+                Aim::Many(targets.into_iter().map(|target| target.shard).collect())
+            }
+            aim => aim,
+        })
     }
 
     fn bytes(&self, statement: u32) -> usize {

@@ -29,6 +29,8 @@ pub(super) struct Answer {
     pub(super) errors: Vec<(u32, CommandError)>,
     pub(super) concern_error: Option<ConcernError>,
     pub(super) retried: Vec<i32>,
+    /// Places in the child of what `retried` names.
+    pub(super) retried_places: Vec<u32>,
     pub(super) operation_time: Option<Timestamp>,
 }
 
@@ -46,9 +48,9 @@ impl Answer {
                 "writeConcernError" => answer.concern_error = value.as_doc().map(ConcernError::parse),
                 "retriedStmtIds" => {
                     let ids = value.as_array().into_iter().flatten();
-                    answer.retried = ids
-                        .filter_map(|id| id.value().as_i64().and_then(|id| i32::try_from(id).ok()))
-                        .collect();
+                    let ids = ids.filter_map(|id| id.value().as_i64());
+                    answer.retried = ids.filter_map(|id| i32::try_from(id).ok()).collect();
+                    answer.retried.sort_unstable();
                 }
                 _ => {}
             }
@@ -82,7 +84,12 @@ pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> Comma
             .ask_shard(shard, &mut request, &ReadPreference::PRIMARY, retry, op.deadline)
             .await
             .map_err(|error| unavailable(op, error, shard))?;
-        let answer = Answer::parse(reply.body(), summary.times.operation);
+        let mut answer = Answer::parse(reply.body(), summary.times.operation);
+        if !answer.retried.is_empty() {
+            let ids = child.statements.iter().map(|statement| batch.options.statement_ids.of(*statement));
+            let retried = (0..).zip(ids).filter(|(_, id)| answer.retried.binary_search(id).is_ok());
+            answer.retried_places = retried.map(|(place, _)| place).collect();
+        }
         // A primary that steps down after the write says so here. The statement ids make another attempt harmless.
         let again = answer.concern_error.as_ref().is_some_and(|error| error.code().is_retriable());
         if !again || left == 0 {

@@ -3,13 +3,13 @@
 //! A statement is due, in flight, or settled (applied or failed). In flight becomes due again only when its shard
 //! said that it did not apply it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use chunk_map::{ShardId, ShardSet};
 
 use super::child::Answer;
 use super::outcome::Outcome;
-use super::split::{Child, MAX_STATEMENTS, Plan};
+use super::split::{Child, MAX_STATEMENTS, Plan, Spreading};
 use crate::codes::ErrorCode;
 use crate::error::CommandError;
 
@@ -20,8 +20,10 @@ pub(super) struct Progress {
     due: Due,
     /// Statements that a stale answer sent back in this round.
     again: Vec<u32>,
-    /// Statements that go to all shards, by their places, while not all have taken them.
+    /// Statements that go to several shards, by their places, until they are settled.
     spread: BTreeMap<u32, Spread>,
+    /// Statements that were looked for on several shards before, and are looked for again.
+    looked: BTreeSet<u32>,
     settled: usize,
     len: u32,
     /// Most statements of one child, while one is looked for that a shard did not name.
@@ -38,13 +40,17 @@ enum Due {
     These(Vec<u32>),
 }
 
-/// One statement that goes to all shards.
+/// One statement that goes to several shards.
 #[derive(Debug, Default)]
 struct Spread {
+    /// Shards that need not be asked again ([`Spreading::All`]).
     taken: ShardSet,
-    /// Answers of the round in progress.
+    /// The statement has found its document ([`Spreading::Any`]).
+    found: bool,
+    /// How it is spread in the round in progress.
+    in_flight: Option<Spreading>,
+    /// Errors of the round in progress.
     errors: Vec<CommandError>,
-    in_flight: bool,
 }
 
 /// Does an error say that the statement was not applied since the router's table was stale?
@@ -59,6 +65,7 @@ impl Progress {
             due: Due::From(0),
             again: Vec::new(),
             spread: BTreeMap::new(),
+            looked: BTreeSet::new(),
             settled: 0,
             // The batch was counted: at most 100,000.
             len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -120,10 +127,10 @@ impl Progress {
     /// A round begins: its statements are in flight, what it left waits, what it refused has failed.
     pub(super) fn begin(&mut self, plan: &mut Plan) {
         self.again = std::mem::take(&mut plan.left);
-        for child in plan.children.iter().filter(|child| child.broadcast) {
-            for statement in &child.statements {
-                self.spread.entry(*statement).or_default().in_flight = true;
-            }
+        // What was spread before may be for one shard now.
+        self.spread.retain(|_, spread| !spread.taken.is_empty());
+        for (statement, spreading) in &plan.spread {
+            self.spread.entry(*statement).or_default().in_flight = Some(*spreading);
         }
         if !self.ordered {
             // Whatever is not left is in flight or settled.
@@ -159,32 +166,42 @@ impl Progress {
             }
         }
         let errors = std::mem::take(&mut answer.errors);
+        let found = answer.n > 0;
+        // A shard that found one in an earlier round says so again, and was counted.
+        let again = |place: &u32| {
+            let statement = usize::try_from(*place).ok().and_then(|place| child.statements.get(place));
+            statement.is_some_and(|statement| self.looked.contains(statement))
+        };
+        let counted = answer.retried_places.iter().filter(|place| again(place)).count();
+        answer.n -= i64::try_from(counted).unwrap_or(0);
         self.outcome.add(&child.destination.shard, &child.statements, answer);
-        if child.broadcast {
-            self.record_broadcast(child, errors);
-        } else if self.ordered {
+        if self.ordered && !self.is_spread(child.statements.first()) {
             self.record_run(child, errors);
         } else {
-            self.record_group(child, errors);
+            self.record_group(child, errors, found);
         }
+    }
+
+    fn is_spread(&self, statement: Option<&u32>) -> bool {
+        let spread = statement.and_then(|statement| self.spread.get(statement));
+        spread.is_some_and(|spread| spread.in_flight.is_some())
     }
 
     /// All answers of the round are in.
     pub(super) fn end(&mut self) {
-        let in_flight: Vec<u32> = self
-            .spread
-            .iter()
-            .filter(|(_, spread)| spread.in_flight)
-            .map(|(statement, _)| *statement)
-            .collect();
+        let in_flight: Vec<u32> =
+            self.spread.iter().filter(|(_, spread)| spread.in_flight.is_some()).map(|(at, _)| *at).collect();
         for statement in in_flight {
             let Some(spread) = self.spread.get_mut(&statement) else { continue };
-            spread.in_flight = false;
+            let spreading = spread.in_flight.take();
             let errors = std::mem::take(&mut spread.errors);
-            if errors.is_empty() {
+            if errors.is_empty() || spread.found {
                 self.spread.remove(&statement);
                 self.settle(statement);
             } else if errors.iter().all(|error| is_stale(error.code())) {
+                if spreading == Some(Spreading::Any) {
+                    self.looked.insert(statement);
+                }
                 self.send_again(statement);
             } else {
                 self.spread.remove(&statement);
@@ -226,32 +243,16 @@ impl Progress {
 
     /// No answer, or one that says nothing of single statements.
     fn child_failed(&mut self, child: &Child, error: &CommandError) {
-        if error.code() == ErrorCode::WouldChangeOwningShard && !child.broadcast {
-            self.would_move(child, error);
-        } else if child.broadcast {
-            for statement in &child.statements {
-                self.spread.entry(*statement).or_default().errors.push(error.clone());
-            }
-        } else if is_stale(error.code()) {
-            // Ordered: they are due still.
-            if !self.ordered {
-                self.again.extend_from_slice(&child.statements);
-            }
-        } else {
-            let failed = if self.ordered { 1 } else { child.statements.len() };
-            for statement in child.statements.iter().take(failed) {
-                self.fail(*statement, error.clone());
-            }
+        if error.code() == ErrorCode::WouldChangeOwningShard && !self.is_spread(child.statements.first()) {
+            return self.would_move(child, error);
         }
-    }
-
-    fn record_broadcast(&mut self, child: &Child, errors: Vec<(u32, CommandError)>) {
-        let mut errors = errors.into_iter().peekable();
-        for (place, statement) in (0_u32..).zip(&child.statements) {
-            let spread = self.spread.entry(*statement).or_default();
-            match errors.next_if(|(at, _)| *at == place) {
-                Some((_, error)) => spread.errors.push(error),
-                None => spread.taken.push(child.destination.shard.clone()),
+        // Ordered: behind the first nothing was tried.
+        let failed = if self.ordered { 1 } else { child.statements.len() };
+        for statement in child.statements.iter().take(failed) {
+            match self.spread.get_mut(statement) {
+                Some(spread) => spread.errors.push(error.clone()),
+                None if is_stale(error.code()) => self.send_again(*statement),
+                None => self.fail(*statement, error.clone()),
             }
         }
     }
@@ -274,17 +275,22 @@ impl Progress {
         }
     }
 
-    fn record_group(&mut self, child: &Child, errors: Vec<(u32, CommandError)>) {
-        self.settled += child.statements.len().saturating_sub(errors.len());
-        for (place, error) in errors {
-            let place = usize::try_from(place).ok();
-            let Some(statement) = place.and_then(|place| child.statements.get(place)).copied() else {
-                continue;
-            };
-            if is_stale(error.code()) {
-                self.again.push(statement);
-            } else {
-                self.fail(statement, error);
+    /// The shard tried each statement by itself.
+    fn record_group(&mut self, child: &Child, errors: Vec<(u32, CommandError)>, found: bool) {
+        let mut errors = errors.into_iter().peekable();
+        for (place, statement) in (0_u32..).zip(&child.statements) {
+            let error = errors.next_if(|(at, _)| *at == place).map(|(_, error)| error);
+            match (self.spread.get_mut(statement), error) {
+                (Some(spread), Some(error)) => spread.errors.push(error),
+                (Some(spread), None) if spread.in_flight == Some(Spreading::All) => {
+                    spread.taken.push(child.destination.shard.clone());
+                }
+                // How many of several statements found theirs is not told; only deletes are sent like that, and a
+                // delete may be tried again.
+                (Some(spread), None) => spread.found |= found && child.statements.len() == 1,
+                (None, None) => self.settle(*statement),
+                (None, Some(error)) if is_stale(error.code()) => self.send_again(*statement),
+                (None, Some(error)) => self.fail(*statement, error),
             }
         }
     }

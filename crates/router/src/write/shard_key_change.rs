@@ -80,7 +80,7 @@ pub(super) async fn update(op: &Op<'_>, batch: &Batch<'_>) -> CommandResult<(Sha
             Aim::One(target) => {
                 Ok(Destination { shard: target.shard, versions: Versions::Sharded(target.version) })
             }
-            Aim::Many(_) => Err(CommandError::new(ErrorCode::WouldChangeOwningShard, FAILED)),
+            Aim::Any(_) | Aim::Many(_) => Err(CommandError::new(ErrorCode::WouldChangeOwningShard, FAILED)),
         }
     };
     let request = |destination: &Destination, membership: Membership| {

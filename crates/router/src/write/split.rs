@@ -41,10 +41,22 @@ pub(super) struct Plan {
     pub(super) children: Vec<Child>,
     /// Statements that no shard can take.
     pub(super) refused: Vec<(u32, crate::CommandError)>,
+    /// Statements that go to several shards, by their places in order.
+    pub(super) spread: Vec<(u32, Spreading)>,
     /// Statements that every shard has taken already.
     pub(super) completed: Vec<u32>,
     /// Statements that wait for the next round.
     pub(super) left: Vec<u32>,
+}
+
+/// How a statement goes to several shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Spreading {
+    /// Each shard applies it once, whatever versions they have: some must not be asked twice.
+    All,
+    /// One of them has its document. All have to look for it by one routing table: when one of them is stale and none
+    /// has found it, all look again.
+    Any,
 }
 
 /// How statements are cut.
@@ -121,52 +133,59 @@ impl Plan {
     /// Puts a statement into this round; `false` when it has to wait (ordered: when the round ends before it).
     fn place(&mut self, source: &impl Source, statement: u32, aim: Aim, rules: Rules) -> bool {
         let weight = rules.weight(source.bytes(statement));
+        let taken = source.taken(statement).filter(|taken| !taken.is_empty());
         match aim {
+            // What some shards have taken goes to the others, wherever the documents are now.
+            Aim::Many(_) => self.place_on_all(source, statement, weight, rules),
+            _ if taken.is_some() => self.place_on_all(source, statement, weight, rules),
             Aim::One(target) => {
-                if rules.ordered
-                    && self
-                        .children
-                        .first()
-                        .is_some_and(|child| child.broadcast || child.destination.shard != target.shard)
-                {
+                let other = |child: &Child| child.broadcast || child.destination.shard != target.shard;
+                if rules.ordered && (self.children.first().is_some_and(other) || !self.spread.is_empty()) {
                     return false;
                 }
                 if !self.has_room(&target.shard, false, weight, rules) {
                     return false;
                 }
-                let destination = || Destination {
-                    shard: target.shard.clone(),
-                    versions: Versions::Sharded(target.version),
-                };
-                self.push(&target.shard, destination, false, statement, weight);
+                self.push(&target.shard, target.version, false, statement, weight);
                 true
             }
-            Aim::Many(_) => {
+            Aim::Any(targets) => {
                 if rules.ordered && !self.children.is_empty() {
                     return false;
                 }
-                let taken = source.taken(statement);
-                let open = || {
-                    let has_taken = |shard: &&ShardId| taken.is_some_and(|taken| taken.contains(*shard));
-                    source.all_shards().iter().filter(move |shard| !has_taken(shard))
-                };
-                if open().next().is_none() {
-                    self.completed.push(statement);
-                    return !rules.ordered;
-                }
-                if !open().all(|shard| self.has_room(shard, true, weight, rules)) {
+                if !targets.iter().all(|target| self.has_room(&target.shard, false, weight, rules)) {
                     return false;
                 }
-                for shard in open() {
-                    let destination = || Destination {
-                        shard: shard.clone(),
-                        versions: Versions::Sharded(ChunkVersion::IGNORED),
-                    };
-                    self.push(shard, destination, true, statement, weight);
+                for target in &targets {
+                    self.push(&target.shard, target.version, false, statement, weight);
                 }
+                self.spread.push((statement, Spreading::Any));
                 true
             }
         }
+    }
+
+    fn place_on_all(&mut self, source: &impl Source, statement: u32, weight: usize, rules: Rules) -> bool {
+        if rules.ordered && !self.children.is_empty() {
+            return false;
+        }
+        let taken = source.taken(statement);
+        let open = || {
+            let has_taken = |shard: &&ShardId| taken.is_some_and(|taken| taken.contains(*shard));
+            source.all_shards().iter().filter(move |shard| !has_taken(shard))
+        };
+        if open().next().is_none() {
+            self.completed.push(statement);
+            return !rules.ordered;
+        }
+        if !open().all(|shard| self.has_room(shard, true, weight, rules)) {
+            return false;
+        }
+        for shard in open() {
+            self.push(shard, ChunkVersion::IGNORED, true, statement, weight);
+        }
+        self.spread.push((statement, Spreading::All));
+        true
     }
 
     fn find(&self, shard: &ShardId) -> Result<usize, usize> {
@@ -183,13 +202,14 @@ impl Plan {
     fn push(
         &mut self,
         shard: &ShardId,
-        destination: impl FnOnce() -> Destination,
+        version: ChunkVersion,
         broadcast: bool,
         statement: u32,
         weight: usize,
     ) {
         let at = self.find(shard).unwrap_or_else(|at| {
-            self.children.insert(at, Child::new(destination(), broadcast));
+            let destination = Destination { shard: shard.clone(), versions: Versions::Sharded(version) };
+            self.children.insert(at, Child::new(destination, broadcast));
             at
         });
         if let Some(child) = self.children.get_mut(at) {

@@ -4,9 +4,10 @@
 //! update by the ranges of its filter, or by the key of its replacement; a delete by the key in its filter. One
 //! document may be looked for on several shards only by an exact `_id`.
 
-use chunk_map::{CollectionRouting, ShardSet, Target};
+use chunk_map::{CollectionRouting, ShardId, ShardSet, Target};
 use document::{Doc, DocBuf};
 use shard_key::{Collation, ShardKey, ShardKeyError, UpdateStyle, update_style};
+use smallvec::SmallVec;
 
 use super::refusal;
 use super::statement::{Change, Delete, Statement, Update};
@@ -18,10 +19,15 @@ use crate::remote::routing::shard_key_error;
 pub(super) enum Aim {
     /// To one shard, with its version.
     One(Target),
+    /// To the one of these shards that has the document of this `_id`.
+    Any(Targets),
     /// To these shards, more than one. Outside of a transaction a part of them could not be repeated, so that it goes
     /// to all shards of the cluster without a version instead.
     Many(ShardSet),
 }
+
+/// Shards with their versions, by their ids in order.
+pub(super) type Targets = SmallVec<[Target; 4]>;
 
 /// The shards that a statement concerns.
 pub(super) fn target(statement: Statement<'_, '_>, routing: &CollectionRouting) -> CommandResult<Aim> {
@@ -84,11 +90,19 @@ fn update(update: &Update<'_>, routing: &CollectionRouting) -> CommandResult<Aim
         if let (UpdateStyle::Replacement, Change::Document(document)) = (style, update.change) {
             return replacement(update, document, routing);
         }
-        if !update.multi && !is_exact_id(update.query, update.collation, routing) {
-            return Err(refusal::update_of_one(routing, update, shards.len()));
+        if !update.multi {
+            if !is_exact_id(update.query, update.collation, routing) {
+                return Err(refusal::update_of_one(routing, update, shards.len()));
+            }
+            return Ok(any_of(shards, routing));
         }
     }
     Ok(shards)
+}
+
+fn any_of(shards: &ShardSet, routing: &CollectionRouting) -> Aim {
+    let target = |shard: &ShardId| Target { shard: shard.clone(), version: routing.shard_version(shard) };
+    Aim::Any(shards.iter().map(target).collect())
 }
 
 fn style(change: Change<'_>) -> CommandResult<UpdateStyle> {
@@ -120,7 +134,10 @@ fn delete(delete: &Delete<'_>, routing: &CollectionRouting) -> CommandResult<Aim
     if !delete.multi && !is_exact_id(delete.query, delete.collation, routing) {
         return Err(refusal::delete_of_one(routing, delete));
     }
-    shards_of(delete.query, delete.collation, routing)
+    match shards_of(delete.query, delete.collation, routing)? {
+        Aim::Many(shards) if !delete.multi => Ok(any_of(&shards, routing)),
+        aim => Ok(aim),
+    }
 }
 
 fn shards_of(query: Doc<'_>, collation: Option<Doc<'_>>, routing: &CollectionRouting) -> CommandResult<Aim> {

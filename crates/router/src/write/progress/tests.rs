@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use chunk_map::ShardId;
 use document::{Doc, DocBuf};
 
-use super::{Answer, Child, Plan, Progress};
+use super::{Answer, Child, Plan, Progress, Spreading};
 use crate::codes::ErrorCode;
 use crate::error::CommandError;
 use crate::remote::routing::{Destination, Versions};
@@ -30,7 +30,17 @@ fn round(
     answers: Vec<(Child, Result<Answer, CommandError>)>,
 ) -> usize {
     let (children, answers): (Vec<_>, Vec<_>) = answers.into_iter().unzip();
-    let mut plan = Plan { children, left: left.to_vec(), ..Plan::default() };
+    let mut spread: Vec<(u32, Spreading)> = Vec::new();
+    for child in &children {
+        for statement in &child.statements {
+            let elsewhere = children.iter().filter(|other| other.statements.contains(statement)).count() > 1;
+            let how = if child.broadcast { Spreading::All } else { Spreading::Any };
+            if (child.broadcast || elsewhere) && !spread.contains(&(*statement, how)) {
+                spread.push((*statement, how));
+            }
+        }
+    }
+    let mut plan = Plan { children, spread, left: left.to_vec(), ..Plan::default() };
     progress.begin(&mut plan);
     let mut stale = 0;
     for (child, answer) in plan.children.iter().zip(answers) {
@@ -194,4 +204,34 @@ fn the_statement_that_moves_its_document_is_found_by_halves() {
     let moves = Err(error(ErrorCode::WouldChangeOwningShard));
     round(&mut progress, &[], vec![(child("a", &[0], false), moves)]);
     assert!(progress.take_moving().is_some());
+}
+
+#[test]
+fn all_look_again_for_a_document_that_none_found_while_one_was_stale() {
+    for ordered in [true, false] {
+        let mut progress = Progress::new(2, ordered);
+        let left: &[u32] = if ordered { &[] } else { &[1] };
+        let both = |a, b| vec![(child("a", &[0], false), a), (child("b", &[0], false), b)];
+        round(&mut progress, left, both(answer(0, &[]), answer(0, &[(0, STALE)])));
+        assert_eq!((due(&progress), progress.settled()), (vec![0, 1], 0));
+        assert!(progress.taken(0).is_none_or(|taken| taken.is_empty()));
+        // Found: what the other says does not matter.
+        round(&mut progress, left, both(answer(1, &[]), answer(0, &[(0, STALE)])));
+        assert_eq!((due(&progress), progress.settled()), (vec![1], 1));
+        assert_eq!(reply(progress, ordered, 2), (1, BTreeMap::new()));
+    }
+    // Deletes of one batch: nobody says which of them were found.
+    let mut progress = Progress::new(2, false);
+    let answers = vec![
+        (child("a", &[0, 1], false), answer(1, &[])),
+        (child("b", &[0, 1], false), answer(0, &[(0, STALE), (1, STALE)])),
+    ];
+    round(&mut progress, &[], answers);
+    assert_eq!(due(&progress), [0, 1]);
+    // By the new table the first is for one shard alone.
+    let answers =
+        vec![(child("a", &[0, 1], false), answer(1, &[])), (child("b", &[1], false), answer(0, &[]))];
+    round(&mut progress, &[], answers);
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, false, 2), (2, BTreeMap::new()));
 }

@@ -7,7 +7,7 @@ use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Versions};
 
-/// One character a statement: a digit is its shard, `*` is all, `!` is refused.
+/// One character a statement: a digit is its shard, `*` is all, `?` is the one of two that has it, `!` is refused.
 struct Script {
     script: Vec<u8>,
     bytes: usize,
@@ -17,6 +17,10 @@ struct Script {
 
 fn shard(name: u8) -> ShardId {
     ShardId::new(&format!("s{}", char::from(name)))
+}
+
+fn target(name: u8) -> Target {
+    Target { shard: shard(name), version: ChunkVersion::UNSHARDED }
 }
 
 impl Script {
@@ -35,8 +39,9 @@ impl Source for Script {
     fn aim(&self, statement: u32) -> CommandResult<Aim> {
         match self.script[usize::try_from(statement).unwrap()] {
             b'*' => Ok(Aim::Many(self.shards.iter().take(2).cloned().collect())),
+            b'?' => Ok(Aim::Any(b"01".iter().map(|name| target(*name)).collect())),
             b'!' => Err(CommandError::new(ErrorCode::ShardKeyNotFound, "no")),
-            name => Ok(Aim::One(Target { shard: shard(name), version: ChunkVersion::UNSHARDED })),
+            name => Ok(Aim::One(target(name))),
         }
     }
 
@@ -85,6 +90,8 @@ fn ordered_is_cut_into_runs() {
         ("00012", "s0[0,1,2]"),
         ("0*0", "s0[0]"),
         ("*0*", "s0*[0] s1*[0] s2*[0]"),
+        ("?0", "s0[0] s1[0]"),
+        ("0?", "s0[0]"),
         ("0!0", "s0[0]"),
         ("!00", "!0"),
     ] {
@@ -99,6 +106,8 @@ fn unordered_is_grouped_by_shard() {
         // A shard gets either versioned or broadcast statements in one round.
         ("0*0", "s0[0,2] left 1"),
         ("*0*", "s0*[0,2] s1*[0,2] s2*[0,2] left 1"),
+        ("?02?", "s0[0,1,3] s1[0,3] s2[2]"),
+        ("?*", "s0[0] s1[0] left 1"),
         ("0!1!", "s0[0] s1[2] !1 !3"),
     ] {
         assert_eq!(Script::new(script).split(false), wanted, "{script}");
@@ -113,6 +122,10 @@ fn shards_that_took_a_broadcast_statement_are_skipped() {
     script.taken.insert(0, ShardSet::from_iter(b"012".map(shard)));
     assert_eq!(script.split(true), "done 0");
     assert_eq!(script.split(false), "done 0");
+    // Also when all documents are on one of them by now.
+    let mut script = Script::new("0");
+    script.taken.insert(0, ShardSet::from_iter([shard(b'0')]));
+    assert_eq!(script.split(true), "s1*[0] s2*[0]");
 }
 
 #[test]

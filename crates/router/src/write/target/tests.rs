@@ -53,6 +53,7 @@ fn aim(routing: &CollectionRouting, kind: Kind, item: &RawDocumentBuf) -> String
     let statements = Statements::parse(kind, &request).unwrap();
     match target(statements.get(0).unwrap(), routing) {
         Ok(Aim::One(target)) => target.shard.to_string(),
+        Ok(Aim::Any(targets)) => format!("any of {}", targets.len()),
         Ok(Aim::Many(_)) => "all".to_owned(),
         Err(error) => format!("{}: {}", error.code().0, error.message()),
     }
@@ -82,7 +83,7 @@ fn updates_go_by_their_filter() {
         (rawdoc! { "a": 1, "b": 1 }, false, false, "shard0"),
         (rawdoc! { "a": 150 }, false, false, "shard1"),
         (rawdoc! { "a": { "$lt": 50 } }, false, false, "shard0"),
-        (rawdoc! { "_id": 5 }, false, false, "all"),
+        (rawdoc! { "_id": 5 }, false, false, "any of 3"),
         (rawdoc! {}, true, false, "all"),
         (rawdoc! { "a": 250 }, true, false, "shard2"),
         (rawdoc! { "a": 1, "b": 1 }, true, true, "shard0"),
@@ -129,7 +130,7 @@ fn deletes_of_one_need_the_key_or_an_id() {
     let one = |item: &RawDocumentBuf| aim(&routing, Kind::Delete, item);
     assert_eq!(one(&rawdoc! { "q": { "a": 1 }, "limit": 1 }), "shard0");
     assert_eq!(one(&rawdoc! { "q": { "a": { "$eq": 150 } }, "limit": 0 }), "shard1");
-    assert_eq!(one(&rawdoc! { "q": { "_id": 1 }, "limit": 1 }), "all");
+    assert_eq!(one(&rawdoc! { "q": { "_id": 1 }, "limit": 1 }), "any of 3");
     assert_eq!(one(&rawdoc! { "q": { "a": { "$lt": 3 } }, "limit": 0 }), "shard0");
     assert_eq!(one(&rawdoc! { "q": {}, "limit": 0 }), "all");
     let text = one(&rawdoc! { "q": { "a": { "$lt": 3 } }, "limit": 1 });
