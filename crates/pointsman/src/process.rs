@@ -191,6 +191,11 @@ async fn end(gate: &Gate) {
             "Commands still ran at the end"
         );
     }
+    // Left open, they would block other writers until the shards' own limit.
+    let aborted = gate.router.abort_all_transactions();
+    if tokio::time::timeout(DRAIN_LIMIT, aborted).await.is_err() {
+        tracing::warn!(c = "CONTROL", ctx = "signal", "Not all open transactions were aborted");
+    }
     gate.router.servers().topology().shutdown().await;
 }
 

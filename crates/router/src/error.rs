@@ -14,6 +14,8 @@ pub struct CommandError {
     /// Fields that go with the code (`ns`, `vWanted`, `keyValue`, `resolvedView`, ...).
     extra: Option<DocBuf>,
     labels: Vec<String>,
+    /// Fresher routing would not help.
+    settled: bool,
 }
 
 /// The result of a command or a part of it.
@@ -45,7 +47,14 @@ impl CommandError {
     /// An error with MongoDB's code and a text for the client.
     #[must_use]
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, shows_code: true, message: message.into(), extra: None, labels: Vec::new() }
+        Self {
+            code,
+            shows_code: true,
+            message: message.into(),
+            extra: None,
+            labels: Vec::new(),
+            settled: false,
+        }
     }
 
     /// An error that mongos gives without any code.
@@ -196,6 +205,19 @@ impl CommandError {
     #[must_use]
     pub fn labels(&self) -> &[String] {
         &self.labels
+    }
+
+    /// Says that no attempt with fresher routing may follow: the transaction that it belongs to is over.
+    #[must_use]
+    pub const fn settled(mut self) -> Self {
+        self.settled = true;
+        self
+    }
+
+    /// Is another attempt with fresher routing ruled out?
+    #[must_use]
+    pub const fn is_settled(&self) -> bool {
+        self.settled
     }
 
     /// State-change errors of a shard never reach a driver as such: it would mark the *router* as unknown and clear

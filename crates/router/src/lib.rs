@@ -25,6 +25,7 @@ pub mod request;
 mod router;
 pub mod session;
 mod startup;
+pub mod transaction;
 pub mod write;
 
 pub use client::Client;

@@ -36,6 +36,8 @@ pub struct Summary {
     pub has_write_errors: bool,
     /// There is a `writeConcernError`.
     pub has_write_concern_error: bool,
+    /// `readOnly`: the shard's part of a transaction only read so far.
+    pub read_only: Option<bool>,
 }
 
 impl Summary {
@@ -62,6 +64,7 @@ impl Summary {
                 b"$topologyTime" => summary.times.topology = field.value().as_timestamp(),
                 b"writeErrors" => summary.has_write_errors = true,
                 b"writeConcernError" => summary.has_write_concern_error = true,
+                b"readOnly" => summary.read_only = field.value().as_bool(),
                 _ => {}
             }
         }

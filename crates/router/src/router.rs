@@ -29,6 +29,8 @@ use crate::remote::defaults::Defaults;
 use crate::remote::source::ConfigServers;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::session::Registry;
+use crate::transaction::Transactions;
 
 /// What the binary tells the router about itself.
 #[derive(Debug, Clone)]
@@ -57,6 +59,8 @@ pub struct Router {
     catalog: CatalogCache<ConfigServers>,
     registry: ShardRegistry<ConfigServers>,
     cursors: CursorTable,
+    transactions: Transactions,
+    sessions: Registry,
     defaults: Defaults,
     parameters: Parameters,
     stats: Stats,
@@ -101,6 +105,8 @@ impl Router {
             catalog: CatalogCache::new(Arc::clone(&source)),
             registry: ShardRegistry::new(source),
             cursors: CursorTable::default(),
+            transactions: Transactions::default(),
+            sessions: Registry::default(),
             defaults: Defaults::default(),
             parameters,
             stats: Stats::default(),
@@ -237,6 +243,18 @@ impl Router {
     #[must_use]
     pub const fn cursors(&self) -> &CursorTable {
         &self.cursors
+    }
+
+    /// Sessions that were used lately.
+    #[must_use]
+    pub const fn sessions(&self) -> &Registry {
+        &self.sessions
+    }
+
+    /// Transactions.
+    #[must_use]
+    pub const fn transactions(&self) -> &Transactions {
+        &self.transactions
     }
 
     /// Read and write concern when a client says none.

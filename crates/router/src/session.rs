@@ -1,7 +1,15 @@
 //! Logical sessions: what a session is called towards shards, and which are known here.
+//!
+//! - [`registry`]: the sessions that commands named lately.
+//! - [`refresh`]: telling the cluster that they live, and learning which do not.
+
+mod refresh;
+mod registry;
+
+pub use registry::Registry;
 
 use bytes::BytesMut;
-use document::{Doc, Value, splice};
+use document::{Doc, DocBuf, Value, splice};
 
 /// The user digest of a session when no one is authenticated: SHA-256 of the empty string (seen on 6.0.5).
 pub const ANONYMOUS_DIGEST: &[u8; 32] = &[
@@ -21,6 +29,15 @@ impl SessionId {
             Some(Value::Binary { subtype: 4, bytes }) => bytes.try_into().ok().map(Self),
             _ => None,
         }
+    }
+
+    /// `{id, uid}`
+    #[must_use]
+    pub fn to_doc(&self) -> DocBuf {
+        let mut lsid = DocBuf::new();
+        lsid.append("id", Value::Binary { subtype: 4, bytes: &self.0 })
+            .append("uid", Value::Binary { subtype: 0, bytes: ANONYMOUS_DIGEST });
+        lsid
     }
 
     /// Writes `lsid: {id, uid}`. The digest goes along since a shard would otherwise take the router's own user.

@@ -15,6 +15,8 @@ use crate::reply::Summary;
 
 /// Between two attempts to reach the config servers (mongos tries for ever).
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
+/// Between two looks for transactions that nobody ended.
+const TRANSACTION_MONITOR: Duration = Duration::from_secs(10);
 /// Between two reads of the shard list, and of the default concerns.
 const RELOAD: Duration = Duration::from_secs(30);
 /// Between two pings in config.mongos.
@@ -129,6 +131,22 @@ impl Router {
                 router.kill_in_background(idle);
             }
         });
+        let router = Arc::clone(self);
+        self.every(TRANSACTION_MONITOR, move || {
+            let router = Arc::clone(&router);
+            async move { router.reap_transactions().await }
+        });
+        if !self.parameters().flag("disableLogicalSessionCacheRefresh") {
+            let router = Arc::clone(self);
+            self.every(self.parameters().millis("logicalSessionRefreshMillis"), move || {
+                let router = Arc::clone(&router);
+                async move {
+                    if let Err(error) = router.refresh_sessions().await {
+                        tracing::warn!(%error, "could not refresh the records of sessions");
+                    }
+                }
+            });
+        }
         let router = Arc::clone(self);
         self.every(RELOAD, move || {
             let router = Arc::clone(&router);

@@ -10,6 +10,8 @@ use crate::error::{CommandError, CommandResult};
 use crate::local::fail_point;
 use crate::reply::Reply;
 use crate::request::Request;
+use crate::session::SessionId;
+use crate::transaction;
 
 /// What becomes of a command.
 #[derive(Debug)]
@@ -28,8 +30,9 @@ pub async fn run(router: &Router, client: &Client, request: CommandResult<Reques
         Err(error) => return Answer::Reply(Reply::error(&error)),
     };
     router.stats().command_started(command);
-    let op = Op::new(router, client, request, command);
+    let mut op = Op::new(router, client, request, command);
     let result = match fail_point::before(&op).await {
+        Ok(()) if op.request.in_transaction() => transaction::run(&mut op).await,
         Ok(()) => (command.handler)(&op).await,
         Err(fail_point::Failure::Error(error)) => Ok(Reply::error(&error)),
         Err(fail_point::Failure::Close) => return Answer::Close,
@@ -53,6 +56,12 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Com
     }
     check_api(router, command, request)?;
     check_session(command, request)?;
+    // Commands that need no authentication attach no session (6.0).
+    if !command.before_auth
+        && let Some(session) = generic.lsid.and_then(SessionId::from_lsid)
+    {
+        router.sessions().seen(session)?;
+    }
     if generic.help {
         // Answered by the row's own text in mongos; only its presence matters to shells.
         return Err(CommandError::without_code(format!("help for: {}", command.name)));
@@ -121,7 +130,7 @@ fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> 
                 "'autocommit' field requires a transaction number to also be specified",
             ));
         }
-        return Err(CommandError::not_supported("startTransaction"));
+        return Ok(());
     }
     if generic.txn_number.is_some() && !command.retryable_write {
         return Err(CommandError::new(

@@ -6,7 +6,9 @@ use crate::Router;
 use crate::client::Client;
 use crate::command::Command;
 use crate::error::CommandResult;
+use crate::remote::snapshot::Snapshot;
 use crate::request::Request;
+use crate::transaction::Statement;
 
 /// One command on its way.
 #[derive(Debug)]
@@ -19,10 +21,14 @@ pub struct Op<'a> {
     pub request: Request<'a>,
     /// Its row in the table.
     pub command: &'static Command,
+    /// Its place in a transaction, if it stands in one.
+    pub(crate) transaction: Option<Statement>,
     /// When `maxTimeMS` is over.
     pub deadline: Option<Instant>,
     /// When the command came, in milliseconds since the epoch: `$$NOW` of all its shards.
     pub started_ms: i64,
+    /// The point in time of a snapshot read outside of transactions.
+    pub(crate) snapshot: Snapshot,
 }
 
 impl<'a> Op<'a> {
@@ -37,7 +43,13 @@ impl<'a> Op<'a> {
         let started_ms = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since_epoch| i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
-        Self { router, client, request, command, deadline, started_ms }
+        let snapshot = Snapshot::of(router, &request);
+        Self { router, client, request, command, transaction: None, deadline, started_ms, snapshot }
+    }
+
+    /// Is it a statement of a transaction (not its end)?
+    pub(crate) fn in_statement(&self) -> bool {
+        self.transaction.is_some() && !matches!(self.command.name, "commitTransaction" | "abortTransaction")
     }
 
     /// The full name of the collection that the command's first field names.

@@ -16,6 +16,7 @@ use crate::remote::ask::transport_error;
 use crate::remote::config::internal_request;
 use crate::request::ApiParameters;
 use crate::session::SessionId;
+use crate::transaction::CursorTag;
 
 /// How long a killCursors may take: a member that does not answer has its own time-outs.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -29,7 +30,7 @@ pub struct OpenCursor {
     id: i64,
     db: Box<str>,
     collection: Box<str>,
-    session: Option<SessionId>,
+    session: CursorSession,
 }
 
 /// A shard's cursor and what it sent last. Dropped before its end, it is closed on its member in the background.
@@ -46,6 +47,15 @@ impl Drop for ShardCursor {
             self.graveyard.bury(self.open.clone());
         }
     }
+}
+
+/// Under whose name a cursor was opened: each getMore must say the same.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CursorSession {
+    /// The session.
+    pub session: Option<SessionId>,
+    /// The transaction.
+    pub(crate) transaction: Option<CursorTag>,
 }
 
 /// What a getMore carries besides the cursor.
@@ -70,7 +80,7 @@ impl ShardCursor {
         server: Arc<Server>,
         db: &str,
         collection: &str,
-        session: Option<SessionId>,
+        session: CursorSession,
         opened: CursorReply,
     ) -> Self {
         let CursorReply { id, batch, at: _ } = opened;
@@ -146,8 +156,11 @@ impl ShardCursor {
                 splice::put_i64(out, "maxTimeMS", ms);
             }
             crate::remote::envelope::write_time_limit(out, options.deadline);
-            if let Some(session) = self.open.session {
+            if let Some(session) = self.open.session.session {
                 session.write(out);
+            }
+            if let Some(transaction) = self.open.session.transaction {
+                transaction.write(out);
             }
             options.api.write(out);
             extra(out);
@@ -189,7 +202,7 @@ impl OpenCursor {
             let cursors = splice::open_array(out, "cursors");
             splice::put_i64(out, "0", self.id);
             cursors.finish(out);
-            if let Some(session) = self.session {
+            if let Some(session) = self.session.session {
                 session.write(out);
             }
         });

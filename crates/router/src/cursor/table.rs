@@ -1,5 +1,6 @@
 //! The cursors that clients will come back for.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -31,6 +32,8 @@ pub struct Owner {
     pub namespace: Box<str>,
     /// The session that opened it: only it may go on.
     pub session: Option<SessionId>,
+    /// The transaction that it was opened in: only its statements may go on.
+    pub transaction: Option<i64>,
     /// How it waits.
     pub kind: CursorKind,
     /// Never killed for idleness.
@@ -55,6 +58,7 @@ enum Slot {
     Idle(Box<Idle>),
     InUse {
         session: Option<SessionId>,
+        transaction: Option<i64>,
         /// killCursors came in between: do not put it back.
         killed: bool,
     },
@@ -112,7 +116,12 @@ impl CursorTable {
     }
 
     /// Takes a cursor for a getMore.
-    pub fn check_out(&self, id: i64, session: Option<SessionId>) -> CommandResult<CheckedOut<'_>> {
+    pub fn check_out(
+        &self,
+        id: i64,
+        session: Option<SessionId>,
+        transaction: Option<i64>,
+    ) -> CommandResult<CheckedOut<'_>> {
         let MapEntry::Occupied(mut entry) = self.slots.entry(id) else { return Err(not_found(id)) };
         match entry.get() {
             Slot::InUse { .. } => {
@@ -120,7 +129,12 @@ impl CursorTable {
             }
             Slot::Idle(idle) => {
                 check_session(id, idle.owner.session, session)?;
-                let in_use = Slot::InUse { session: idle.owner.session, killed: false };
+                check_transaction(id, idle.owner.transaction, transaction)?;
+                let in_use = Slot::InUse {
+                    session: idle.owner.session,
+                    transaction: idle.owner.transaction,
+                    killed: false,
+                };
                 let Slot::Idle(idle) = std::mem::replace(entry.get_mut(), in_use) else {
                     return Err(not_found(id));
                 };
@@ -154,6 +168,15 @@ impl CursorTable {
         }
     }
 
+    /// The sessions that have a cursor.
+    pub(crate) fn sessions(&self) -> HashSet<SessionId> {
+        let session = |slot: &Slot| match slot {
+            Slot::Idle(idle) => idle.owner.session,
+            Slot::InUse { session, .. } => *session,
+        };
+        self.slots.iter().filter_map(|entry| session(entry.value())).collect()
+    }
+
     /// Kills the cursors of sessions that `matches`; gives what is to be closed.
     pub fn kill_sessions(&self, matches: impl Fn(&SessionId) -> bool) -> Vec<ShardCursor> {
         let of_session = |slot: &Slot| match slot {
@@ -161,6 +184,17 @@ impl CursorTable {
             Slot::InUse { session, .. } => session.as_ref().is_some_and(&matches),
         };
         self.kill_all(of_session)
+    }
+
+    /// Kills the cursors of a transaction that is over; gives their streams, which the shards have closed.
+    pub fn kill_transaction(&self, of: SessionId, number: i64) -> Vec<ShardCursor> {
+        self.kill_all(|slot| {
+            let (session, transaction) = match slot {
+                Slot::Idle(idle) => (idle.owner.session, idle.owner.transaction),
+                Slot::InUse { session, transaction, .. } => (*session, *transaction),
+            };
+            session == Some(of) && transaction == Some(number)
+        })
     }
 
     /// Kills cursors that nobody asked for since `limit`; gives what is to be closed.
@@ -216,6 +250,32 @@ fn check_session(id: i64, cursor: Option<SessionId>, request: Option<SessionId>)
             50801,
             format!(
                 "Cannot run getMore on cursor {id}, which was created in session {cursor}, in session {request}"
+            ),
+        ),
+    }
+}
+
+fn check_transaction(id: i64, cursor: Option<i64>, request: Option<i64>) -> CommandResult<()> {
+    let refuse = |code, text: String| Err(CommandError::new(ErrorCode(code), text));
+    match (cursor, request) {
+        (None, None) => Ok(()),
+        (Some(cursor), Some(request)) if cursor == request => Ok(()),
+        (None, Some(request)) => refuse(
+            50802,
+            format!(
+                "Cannot run getMore on cursor {id}, which was not created in a transaction, in transaction {request}"
+            ),
+        ),
+        (Some(cursor), None) => refuse(
+            50803,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {cursor}, without a txnNumber"
+            ),
+        ),
+        (Some(cursor), Some(request)) => refuse(
+            50804,
+            format!(
+                "Cannot run getMore on cursor {id}, which was created in transaction {cursor}, in transaction {request}"
             ),
         ),
     }

@@ -87,7 +87,7 @@ async fn list_once(op: &Op<'_>, ns: &Namespace) -> CommandResult<Reply> {
     let answer = servers.ask_set(&set, &mut request, &preference, Retry::Idempotent, op.deadline).await?;
     let shards_name = answer.reply.body().get_doc("cursor").and_then(|cursor| cursor.get_str("ns"));
     let collection = cursor_collection(shards_name, ns);
-    Ok(open::pass_through(op, set, answer, &collection, || {
+    Ok(open::pass_through(op, &destination.shard, set, answer, &collection, || {
         open::owner(op, ns.as_str(), CursorKind::Normal, false)
     }))
 }

@@ -45,7 +45,9 @@ async fn collections_once(op: &Op<'_>) -> CommandResult<Reply> {
     let preference = op.read_preference()?;
     let servers = op.router.servers();
     let answer = servers.ask_set(&set, &mut request, &preference, Retry::Idempotent, op.deadline).await?;
-    Ok(open::pass_through(op, set, answer, CURSOR, || open::owner(op, &namespace, CursorKind::Normal, false)))
+    Ok(open::pass_through(op, &destination.shard, set, answer, CURSOR, || {
+        open::owner(op, &namespace, CursorKind::Normal, false)
+    }))
 }
 
 const LIST_DATABASES: &[arguments::Argument] = &[

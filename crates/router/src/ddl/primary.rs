@@ -133,7 +133,7 @@ impl<'a> PrimaryCall<'a> {
         let mut request = request.finish_on(self.run_on, |out| versions.write(out))?;
         let preference =
             if self.concern == Concern::None { op.read_preference()? } else { ReadPreference::PRIMARY };
-        op.router.ask_shard(&destination.shard, &mut request, &preference, self.retry, op.deadline).await
+        op.ask(&destination.shard, &mut request, &preference, self.retry).await
     }
 }
 

@@ -205,7 +205,10 @@ async fn act_before(op: &Op<'_>) -> Result<(), Failure> {
     }
     match data.get_i64("errorCode").and_then(|code| i32::try_from(code).ok()) {
         Some(code) => {
-            let error = made_error(ErrorCode(code), data);
+            let mut error = made_error(ErrorCode(code), data);
+            if op.request.in_transaction() && !data.contains("errorLabels") {
+                error = crate::transaction::labelled(op, error);
+            }
             // A router's own words replace a shard's state change, unless a test made it (mongos 5.0).
             let rewrites = data.get("allowRewriteStateChange").is_some_and(Value::is_truthy);
             Err(Failure::Error(if rewrites { error.cloaked() } else { error }))

@@ -1,8 +1,8 @@
 //! Logical sessions: beginning, keeping, ending and killing them.
 //!
-//! A router keeps no list of sessions of its own. Shards register each session that a request names, keep its
-//! record in `config.system.sessions` alive and drop what is ended, so refreshing and ending are passed on to them;
-//! what a router holds for a session are its cursors.
+//! What a router holds for a session are its cursors and its transaction; which sessions were used, it tells the cluster
+//! every few minutes ([`crate::session`]). Shards do the same for the sessions that requests name, so that refreshing and
+//! ending are passed on to them at once.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -48,6 +48,9 @@ pub async fn start_session(_op: &Op<'_>) -> CommandResult<Reply> {
 /// `refreshSessions`
 pub async fn refresh_sessions(op: &Op<'_>) -> CommandResult<Reply> {
     let sessions = read_sessions(op, "refreshSessions.refreshSessions")?;
+    for session in &sessions {
+        op.router.sessions().seen(*session)?;
+    }
     pass_on(op, "refreshSessions", sessions);
     Ok(Reply::ok())
 }
@@ -57,8 +60,16 @@ pub async fn end_sessions(op: &Op<'_>) -> CommandResult<Reply> {
     let sessions = read_sessions(op, "endSessions.endSessionsFromClient")?;
     let ended: HashSet<SessionId> = sessions.iter().copied().collect();
     let streams = op.router.cursors().kill_sessions(|session| ended.contains(session));
+    op.router.abort_transactions_of(|session| ended.contains(session));
+    op.router.sessions().end(&sessions);
     op.router.kill_in_background(streams);
     pass_on(op, "endSessions", sessions);
+    Ok(Reply::ok())
+}
+
+/// `refreshLogicalSessionCacheNow`: what the router does every few minutes.
+pub async fn refresh_now(op: &Op<'_>) -> CommandResult<Reply> {
+    op.router.refresh_sessions().await?;
     Ok(Reply::ok())
 }
 
@@ -204,6 +215,7 @@ async fn kill(op: &Op<'_>, patterns: &[Pattern]) -> CommandResult<Reply> {
     let streams =
         router.cursors().kill_sessions(|session| patterns.iter().any(|pattern| pattern.matches(*session)));
     router.kill_in_background(streams);
+    router.abort_transactions_of(|session| patterns.iter().any(|pattern| pattern.matches(*session)));
     let request = internal_request(router.servers(), "admin", |out| {
         let array = splice::open_array(out, "killAllSessionsByPattern");
         for (index, pattern) in patterns.iter().enumerate() {

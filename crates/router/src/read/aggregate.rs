@@ -88,7 +88,7 @@ pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
 /// Runs an aggregation until its routing is fresh.
 pub(super) async fn run(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
     refuse_unbuilt(aggregation.stages)?;
-    let mut retries = StaleRetries::new(op.router);
+    let mut retries = StaleRetries::of_read(op);
     loop {
         match attempt(op, aggregation).await {
             Err(error) if retries.again(&error) => {}
@@ -99,7 +99,8 @@ pub(super) async fn run(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandRe
 
 async fn attempt(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
     let filter = pipeline::leading_match(aggregation.stages);
-    let Some((route, destinations)) = op.router.target(aggregation.ns, filter, aggregation.collation).await?
+    let Some((route, destinations)) =
+        op.router.target_read(op, aggregation.ns, filter, aggregation.collation).await?
     else {
         if aggregation.stages.first().is_some_and(|stage| stage.name == "$collStats") {
             return Err(CommandError::new(
@@ -143,8 +144,9 @@ async fn whole(
     let set = op.router.shard_set(&destination.shard).await?;
     let preference = op.read_preference()?;
     let retry = if needs_primary(aggregation.stages) { Retry::Never } else { Retry::Idempotent };
-    let answer = op.router.servers().ask_set(&set, &mut request, &preference, retry, op.deadline).await?;
-    Ok(open::pass_through_as(op, set, answer, aggregation.ns, aggregation.reply_ns, || {
+    let shard = &destination.shard;
+    let answer = op.ask_set(shard, &set, &mut request, &preference, retry).await?;
+    Ok(open::pass_through_as(op, shard, set, answer, aggregation.ns, aggregation.reply_ns, || {
         open::owner(op, aggregation.reply_ns, CursorKind::Normal, false)
     }))
 }

@@ -24,9 +24,9 @@ pub async fn distinct(op: &Op<'_>) -> CommandResult<Reply> {
     };
     let collation = body.get_doc("collation").filter(|collation| !collation.is_empty());
     let ns = op.namespace()?;
-    let mut retries = StaleRetries::new(op.router);
+    let mut retries = StaleRetries::of_read(op);
     loop {
-        let Some((route, destinations)) = op.router.target(&ns, query, collation).await? else {
+        let Some((route, destinations)) = op.router.target_read(op, &ns, query, collation).await? else {
             return Ok(Reply::build(|out| {
                 splice::open_array(out, "values").finish(out);
                 splice::put_f64(out, "ok", 1.0);
@@ -66,9 +66,7 @@ async fn ask(op: &Op<'_>, destinations: &Destinations) -> CommandResult<Vec<Shar
         let (template, preference) = (&template, &preference);
         async move {
             let mut request = template.finish(|out| destination.versions.write(out))?;
-            op.router
-                .ask_shard(&destination.shard, &mut request, preference, Retry::Idempotent, op.deadline)
-                .await
+            op.ask(&destination.shard, &mut request, preference, Retry::Idempotent).await
         }
     });
     join_all(asked).await.into_iter().collect()

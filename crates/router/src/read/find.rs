@@ -14,7 +14,7 @@ use crate::reply::Reply;
 /// Runs a find.
 pub async fn find(op: &Op<'_>) -> CommandResult<Reply> {
     let spec = FindSpec::parse(op.request.body)?;
-    let mut retries = StaleRetries::new(op.router);
+    let mut retries = StaleRetries::of_read(op);
     loop {
         match attempt(op, &spec).await {
             Err(error) if retries.again(&error) => {}
@@ -28,7 +28,7 @@ pub async fn find(op: &Op<'_>) -> CommandResult<Reply> {
 
 async fn attempt(op: &Op<'_>, spec: &FindSpec<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
-    let Some((_, destinations)) = op.router.target(&ns, spec.filter, spec.collation).await? else {
+    let Some((_, destinations)) = op.router.target_read(op, &ns, spec.filter, spec.collation).await? else {
         return Ok(open::empty(ns.as_str()));
     };
     match &*destinations {
@@ -47,14 +47,11 @@ async fn on_one(
         ShardRequest::copy(op, |_| false).read_concern().finish(|out| destination.versions.write(out))?;
     let set = op.router.shard_set(&destination.shard).await?;
     let preference = op.read_preference()?;
-    let answer = op
-        .router
-        .servers()
-        .ask_set(&set, &mut request, &preference, Retry::Idempotent, op.deadline)
-        .await
-        .map_err(query_context)?;
+    let shard = &destination.shard;
+    let answer =
+        op.ask_set(shard, &set, &mut request, &preference, Retry::Idempotent).await.map_err(query_context)?;
     let collection = op.request.collection()?;
-    Ok(open::pass_through(op, set, answer, collection, || {
+    Ok(open::pass_through(op, shard, set, answer, collection, || {
         open::owner(op, namespace, spec.kind, spec.no_cursor_timeout)
     }))
 }

@@ -12,6 +12,7 @@ use crate::cursor::{BatchEnd, CheckedOut, CursorKind, GetMoreOptions, cursor_id}
 use crate::error::{CommandError, CommandResult};
 use crate::remote::ask::transport_error;
 use crate::reply::Reply;
+use crate::transaction::Statement;
 
 /// How long an awaitData getMore waits when the client says nothing.
 const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
@@ -37,7 +38,8 @@ pub async fn get_more(op: &Op<'_>) -> CommandResult<Reply> {
     }
     let batch_size = body.get("batchSize").map(|size| count("batchSize", size)).transpose()?.flatten();
     let batch_size = batch_size.filter(|size| *size > 0);
-    let mut checked_out = op.router.cursors().check_out(id, op.session())?;
+    let mut checked_out =
+        op.router.cursors().check_out(id, op.session(), op.transaction.as_ref().map(Statement::number))?;
     // An error ends a router's cursor, also an error of the request (6.0): it is dropped with `checked_out`.
     let (reply, end) = next(op, &mut checked_out, collection, batch_size).await?;
     if end == BatchEnd::More {

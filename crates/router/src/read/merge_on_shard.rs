@@ -50,7 +50,7 @@ async fn merge(
             .ok_or_else(|| CommandError::new(ErrorCode::InternalError, "no shard to merge on"))?;
         any.shard.clone()
     };
-    let mut pipeline = vec![merge_cursors(aggregation, destinations, &opened.streams, split)];
+    let mut pipeline = vec![merge_cursors(op, aggregation, destinations, &opened.streams, split)];
     pipeline.extend(stages.iter().cloned());
     let pipeline = array_of(&pipeline);
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + 256);
@@ -75,9 +75,8 @@ async fn merge(
     let set = op.router.shard_set(&shard).await?;
     let preference = topology::ReadPreference::PRIMARY;
     // Never asked twice: the first attempt took the cursors.
-    let answer =
-        op.router.servers().ask_set(&set, &mut request, &preference, Retry::Never, op.deadline).await?;
-    Ok(open::pass_through_as(op, set, answer, aggregation.ns, aggregation.reply_ns, || {
+    let answer = op.ask_set(&shard, &set, &mut request, &preference, Retry::Never).await?;
+    Ok(open::pass_through_as(op, &shard, set, answer, aggregation.ns, aggregation.reply_ns, || {
         open::owner(op, aggregation.reply_ns, CursorKind::Normal, false)
     }))
 }
@@ -92,6 +91,7 @@ fn needs_primary(stages: &[DocBuf]) -> bool {
 
 /// `{$mergeCursors: {...}}` over the opened cursors.
 fn merge_cursors(
+    op: &Op<'_>,
     aggregation: &Aggregation<'_>,
     destinations: &Destinations,
     streams: &[ShardCursor],
@@ -110,6 +110,14 @@ fn merge_cursors(
         w.put("nss", aggregation.ns.as_str());
         w.put("allowPartialResults", false);
         w.put("recordRemoteOpWaitTime", false);
+        // The merging shard sends its getMores under these.
+        if let Some(statement) = &op.transaction {
+            if let Some(session) = op.session() {
+                w.put("lsid", &session.to_doc());
+            }
+            w.put("txnNumber", statement.number());
+            w.put("autocommit", false);
+        }
     });
     stage
 }

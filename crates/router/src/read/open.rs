@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use chunk_map::Namespace;
+use chunk_map::{Namespace, ShardId};
 use document::{Value, splice};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Duration, Instant};
@@ -16,12 +16,13 @@ use topology::{ReadPreference, ReplicaSet};
 use crate::Router;
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::{CursorKind, CursorReply, Owner, RouterCursor, ShardCursor};
+use crate::cursor::{CursorKind, CursorReply, CursorSession, Owner, RouterCursor, ShardCursor};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::Destinations;
 use crate::remote::{Retry, ShardReply, Template};
 use crate::reply::Reply;
 use crate::session::SessionId;
+use crate::transaction::Statement;
 
 /// How long a failed fan-out waits for the other shards' answers, so that their connections can go on.
 const PATIENCE_AFTER_FAILURE: Duration = Duration::from_millis(500);
@@ -75,12 +76,9 @@ pub(crate) async fn open_on_all(
         async move {
             let mut request = template.finish(|out| destination.versions.write(out))?;
             let set = op.router.shard_set(&destination.shard).await?;
-            let answer = op
-                .router
-                .servers()
-                .ask_set(&set, &mut request, preference, Retry::Idempotent, op.deadline)
-                .await?;
-            stream(op, set, answer, db, collection)
+            let shard = &destination.shard;
+            let answer = op.ask_set(shard, &set, &mut request, preference, Retry::Idempotent).await?;
+            stream(op, shard, set, answer, db, collection)
         }
     });
     let mut asked: FuturesUnordered<_> =
@@ -134,6 +132,7 @@ type StreamAndTimes = (ShardCursor, Option<document::Timestamp>, Option<document
 
 fn stream(
     op: &Op<'_>,
+    shard: &ShardId,
     set: Arc<ReplicaSet>,
     answer: ShardReply,
     db: &str,
@@ -142,11 +141,16 @@ fn stream(
     let time = answer.summary.times.operation;
     let reply = CursorReply::parse(&answer.reply.into_body())?;
     let at = reply.at;
-    Ok((
-        ShardCursor::new(op.router.servers(), set, answer.server, db, collection, op.session(), reply),
-        at,
-        time,
-    ))
+    let session = cursor_session(op, shard);
+    Ok((ShardCursor::new(op.router.servers(), set, answer.server, db, collection, session, reply), at, time))
+}
+
+/// The session that a shard's cursor lives in.
+fn cursor_session(op: &Op<'_>, shard: &ShardId) -> CursorSession {
+    CursorSession {
+        session: op.session(),
+        transaction: op.transaction.as_ref().map(|statement| statement.cursor_tag(shard)),
+    }
 }
 
 /// Errors that `allowPartialResults` forgives (6.0).
@@ -157,6 +161,7 @@ fn is_unreachable(code: ErrorCode) -> bool {
 /// Passes a one-shard answer on. A cursor that stays open on the shard becomes a cursor of this router.
 pub(crate) fn pass_through(
     op: &Op<'_>,
+    shard: &ShardId,
     set: Arc<ReplicaSet>,
     answer: ShardReply,
     collection: &str,
@@ -173,7 +178,7 @@ pub(crate) fn pass_through(
             server,
             op.request.db,
             collection,
-            op.session(),
+            cursor_session(op, shard),
             opened,
         );
         let id = op.router.cursors().insert(owner(), RouterCursor::single(stream));
@@ -185,6 +190,7 @@ pub(crate) fn pass_through(
 /// As [`pass_through`], of a collection that the client may know under another name (a view).
 pub(crate) fn pass_through_as(
     op: &Op<'_>,
+    shard: &ShardId,
     set: Arc<ReplicaSet>,
     answer: ShardReply,
     ns: &Namespace,
@@ -192,7 +198,7 @@ pub(crate) fn pass_through_as(
     owner: impl FnOnce() -> Owner,
 ) -> Reply {
     if ns.as_str() == reply_ns {
-        return pass_through(op, set, answer, ns.coll(), owner);
+        return pass_through(op, shard, set, answer, ns.coll(), owner);
     }
     let ShardReply { reply, summary, server } = answer;
     let body = reply.body();
@@ -201,8 +207,9 @@ pub(crate) fn pass_through_as(
         0 => 0,
         id => {
             let opened = CursorReply::open(id);
+            let session = cursor_session(op, shard);
             let stream =
-                ShardCursor::new(op.router.servers(), set, server, ns.db(), ns.coll(), op.session(), opened);
+                ShardCursor::new(op.router.servers(), set, server, ns.db(), ns.coll(), session, opened);
             op.router.cursors().insert(owner(), RouterCursor::single(stream).renamed())
         }
     };
@@ -269,6 +276,7 @@ pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: 
     Owner {
         namespace: namespace.into(),
         session: op.session(),
+        transaction: op.transaction.as_ref().map(Statement::number),
         kind,
         no_timeout,
         comment: op.request.generic.comment.map(|comment| comment.raw().into()),

@@ -10,6 +10,7 @@ use topology::{Failure, ReadPreference, ReplicaSet, Server, TopologyError};
 use super::servers::Servers;
 use crate::Router;
 use crate::codes::ErrorCode;
+use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Summary;
 
@@ -63,6 +64,36 @@ impl Router {
     ) -> CommandResult<ShardReply> {
         let set = self.shard_set(shard).await?;
         self.servers().ask_set(&set, request, preference, retry, deadline).await
+    }
+}
+
+impl Op<'_> {
+    /// Asks a shard for this command. A statement of a transaction goes to the primary whatever `preference` says, with the
+    /// fields that join the shard to the transaction, and never twice.
+    pub async fn ask(
+        &self,
+        shard: &ShardId,
+        request: &mut BytesMut,
+        preference: &ReadPreference,
+        retry: Retry,
+    ) -> CommandResult<ShardReply> {
+        let set = self.router.shard_set(shard).await?;
+        self.ask_set(shard, &set, request, preference, retry).await
+    }
+
+    /// As [`Self::ask`], for callers that keep the shard's set.
+    pub async fn ask_set(
+        &self,
+        shard: &ShardId,
+        set: &Arc<ReplicaSet>,
+        request: &mut BytesMut,
+        preference: &ReadPreference,
+        retry: Retry,
+    ) -> CommandResult<ShardReply> {
+        match &self.transaction {
+            None => self.router.servers().ask_set(set, request, preference, retry, self.deadline).await,
+            Some(statement) => statement.ask(shard, set, request, self.deadline).await,
+        }
     }
 }
 

@@ -61,6 +61,12 @@ impl Defaults {
         splice::put_doc(out, "readConcern", current.read.as_ref().map_or(Doc::empty(), DocBuf::as_doc));
     }
 
+    /// The read concern, empty when it is the server's own default.
+    #[must_use]
+    pub fn read_concern(&self) -> DocBuf {
+        self.current.load().read.clone().unwrap_or_default()
+    }
+
     /// Writes `writeConcern`.
     pub fn write_write_concern(&self, out: &mut BytesMut) {
         splice::put_doc(out, "writeConcern", self.current.load().write.as_doc());

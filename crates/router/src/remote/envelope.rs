@@ -55,8 +55,16 @@ impl<'a> ShardRequest<'a> {
     }
 
     /// The client's `readConcern`, else the cluster's default. An internal connection must say one (6.0).
+    /// In a transaction it belongs to the first request of each participant, which [`Op::ask`] knows.
     #[must_use]
     pub fn read_concern(mut self) -> Self {
+        if self.op.transaction.is_some() {
+            return self;
+        }
+        if let Some(at) = self.op.chosen_snapshot() {
+            crate::transaction::write_snapshot(&mut self.out, at);
+            return self;
+        }
         match self.op.request.generic.read_concern.filter(|concern| !concern.is_empty()) {
             Some(concern) => splice::put_doc(&mut self.out, "readConcern", concern),
             None => self.op.router.defaults().write_read_concern(&mut self.out),
@@ -64,9 +72,13 @@ impl<'a> ShardRequest<'a> {
         self
     }
 
-    /// The client's `writeConcern`, else the cluster's default. An internal connection must say one (6.0).
+    /// The client's `writeConcern`, else the cluster's default. An internal connection must say one (6.0), but not with a
+    /// statement of a transaction.
     #[must_use]
     pub fn write_concern(mut self) -> Self {
+        if self.op.in_statement() {
+            return self;
+        }
         match self.op.request.generic.write_concern.filter(|concern| !concern.is_empty()) {
             Some(concern) => put_write_concern(&mut self.out, concern),
             None => self.op.router.defaults().write_write_concern(&mut self.out),
@@ -77,6 +89,9 @@ impl<'a> ShardRequest<'a> {
     /// An explicit empty `writeConcern`: for aggregates that write nothing.
     #[must_use]
     pub fn no_write_concern(mut self) -> Self {
+        if self.op.in_statement() {
+            return self;
+        }
         splice::put_doc(&mut self.out, "writeConcern", Doc::empty());
         self
     }
@@ -140,6 +155,32 @@ impl Template {
         wire::seal_message(&mut out).map_err(too_large)?;
         Ok(out)
     }
+}
+
+/// Adds fields to the body of a complete message; what follows the body moves behind them.
+pub(crate) fn add_to_body(message: &mut BytesMut, fields: &[u8]) -> CommandResult<()> {
+    /// Header, flags, kind byte.
+    const BODY_AT: usize = 21;
+    let malformed = || CommandError::new(crate::ErrorCode::InternalError, "a request without a body");
+    let length =
+        message.get(BODY_AT..BODY_AT + 4).and_then(|length| length.try_into().ok()).map(i32::from_le_bytes);
+    let length = length.and_then(|length| usize::try_from(length).ok()).ok_or_else(malformed)?;
+    let end = BODY_AT + length;
+    if length < 5 || end > message.len() {
+        return Err(malformed());
+    }
+    // The body's terminator and all that follows it.
+    let rest = message.split_off(end - 1);
+    message.extend_from_slice(fields);
+    message.unsplit(rest);
+    let body = i32::try_from(length + fields.len()).map_err(|_| malformed())?;
+    let whole = i32::try_from(message.len()).map_err(|_| malformed())?;
+    for (at, value) in [(0, whole), (BODY_AT, body)] {
+        if let Some(slot) = message.get_mut(at..at + 4) {
+            slot.copy_from_slice(&value.to_le_bytes());
+        }
+    }
+    Ok(())
 }
 
 fn too_large(error: wire::WireError) -> CommandError {

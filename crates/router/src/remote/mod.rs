@@ -6,6 +6,7 @@
 //! - [`config`]: commands to the config servers and reads of their collections.
 //! - [`source`]: those reads as the routing table wants them.
 //! - [`routing`]: routing snapshots for handlers, and what a stale answer invalidates.
+//! - `snapshot`: one point in time for all shards of a read.
 //! - [`defaults`]: read and write concern when the client says none.
 
 pub mod ask;
@@ -14,6 +15,7 @@ pub mod defaults;
 pub mod envelope;
 pub mod routing;
 pub mod servers;
+pub(crate) mod snapshot;
 pub mod source;
 
 pub use ask::{Retry, ShardReply};

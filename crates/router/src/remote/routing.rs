@@ -13,6 +13,7 @@ use topology::{ConnectionString, ReplicaSet};
 
 use crate::Router;
 use crate::codes::ErrorCode;
+use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 
 /// Attempts of one command whose routing turned out to be stale (`kMaxNumStaleVersionRetries`).
@@ -181,6 +182,27 @@ impl Router {
         Ok(Some((route, destinations)))
     }
 
+    /// As [`Self::target`], for a read: at the point in time that it reads at, if it has one.
+    pub(crate) async fn target_read(
+        &self,
+        op: &Op<'_>,
+        ns: &Namespace,
+        filter: Doc<'_>,
+        collation: Option<Doc<'_>>,
+    ) -> CommandResult<Option<(Route, Destinations)>> {
+        let targeted = self.target(ns, filter, collation).await?;
+        let (Some(at), Some((Route::Sharded(routing), _))) = (op.routed_at(), &targeted) else {
+            return Ok(targeted);
+        };
+        let ranges = routing.ranges(filter, collation).map_err(shard_key_error)?;
+        let shards = routing
+            .chunks
+            .shards_of_at(&ranges, at)
+            .map_err(|error| CommandError::new(ErrorCode::StaleChunkHistory, error.to_string()))?;
+        let destinations = shards.iter().map(|shard| Destination::sharded(routing, shard)).collect();
+        Ok(Some((Route::Sharded(Arc::clone(routing)), destinations)))
+    }
+
     /// As [`Self::route`]; `None` when the database does not exist, for which most reads have an empty answer.
     pub async fn route_if_exists(&self, ns: &Namespace) -> CommandResult<Option<Route>> {
         match self.route(ns).await {
@@ -250,6 +272,8 @@ impl Router {
 #[derive(Debug)]
 pub struct StaleRetries<'r> {
     router: &'r Router,
+    /// A read whose snapshot the router chose may choose another one.
+    read: Option<&'r Op<'r>>,
     left: usize,
 }
 
@@ -257,15 +281,25 @@ impl<'r> StaleRetries<'r> {
     /// Ten attempts.
     #[must_use]
     pub const fn new(router: &'r Router) -> Self {
-        Self { router, left: MAX_STALE_ATTEMPTS }
+        Self { router, read: None, left: MAX_STALE_ATTEMPTS }
+    }
+
+    /// Ten attempts of a read, snapshots that are gone among them.
+    #[must_use]
+    pub const fn of_read(op: &'r Op<'r>) -> Self {
+        Self { router: op.router, read: Some(op), left: MAX_STALE_ATTEMPTS }
     }
 
     /// Is the error a stale answer that allows another attempt? Marks what it names either way.
     pub fn again(&mut self, error: &CommandError) -> bool {
-        if !error.code().is_stale() {
+        let snapshot_is_gone = error.code().is_snapshot() && self.read.is_some_and(Op::choose_snapshot_again);
+        if !error.code().is_stale() && !snapshot_is_gone {
             return false;
         }
         self.router.note_stale(error);
+        if error.is_settled() {
+            return false;
+        }
         self.left = self.left.saturating_sub(1);
         tracing::debug!(%error, left = self.left, "routing is stale");
         self.left > 0

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::BytesMut;
-use chunk_map::{Namespace, ShardId, ShardList, ShardSet};
+use chunk_map::{Namespace, ShardId, ShardList, ShardSet, Target};
 use document::{Timestamp, splice};
 use futures_util::future::join_all;
 
+use super::child::Answer;
 use super::options::Options;
 use super::progress::Progress;
 use super::split::{self, Plan, Rules};
@@ -22,6 +23,7 @@ use crate::ddl::databases::ensure_database;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Route, catalog_error};
 use crate::reply::Reply;
+use crate::transaction;
 
 /// Rounds in a row in which nothing was applied and the routing table did not change (mongos 5.0).
 const MAX_IDLE_ROUNDS: u32 = 5;
@@ -123,7 +125,7 @@ async fn rounds(op: &Op<'_>, batch: &mut Batch<'_>) -> CommandResult<Progress> {
         let was_stale = match round(op, batch, &mut table, &mut progress).await {
             Ok(was_stale) => was_stale,
             // Nothing was sent: the command as a whole failed.
-            Err(error) if rounds == 0 => return Err(error),
+            Err(error) if rounds == 0 || op.transaction.is_some() => return Err(error),
             Err(error) => {
                 progress.abort(&error);
                 return Ok(progress);
@@ -181,6 +183,25 @@ async fn round(
         [only] => vec![child::send(op, batch, only).await],
         _ => join_all(sent).await,
     };
+    if op.transaction.is_some() {
+        let errors = || answers.iter().filter_map(|answer| answer.as_ref().err());
+        if let Some(error) = errors().find(|error| ends_transaction(error)) {
+            return Err(error.clone());
+        }
+        if let Some(refusal) = errors().find(|error| error.code() == ErrorCode::WouldChangeOwningShard) {
+            let (shard, answer) = shard_key_change::update_in_transaction(op, batch, refusal).await?;
+            progress.moved(&shard, Ok(answer));
+            return Ok(false);
+        }
+        let failed = |answer: &Result<Answer, CommandError>| match answer {
+            Ok(answer) => !answer.errors.is_empty(),
+            Err(error) => !super::progress::is_stale(error.code()),
+        };
+        if answers.iter().any(failed) {
+            progress.end_with(&plan.children, answers);
+            return Ok(false);
+        }
+    }
     let mut was_stale = false;
     for (child, answer) in plan.children.iter().zip(answers) {
         progress.record(child, answer, |error| {
@@ -194,6 +215,11 @@ async fn round(
     }
     progress.end();
     Ok(was_stale)
+}
+
+/// In a transaction an error that its client may answer by running it again is the command's, not a statement's.
+fn ends_transaction(error: &CommandError) -> bool {
+    error.is_settled() || !super::progress::is_stale(error.code()) && transaction::is_transient(error)
 }
 
 /// Cuts what is due by a table that no shard has called stale.
@@ -237,7 +263,8 @@ async fn cut(op: &Op<'_>, batch: &Batch<'_>, route: &Route, progress: &Progress)
         }
         Route::Sharded(_) => {
             let shards = op.router.registry().list().await.map_err(|error| catalog_error(&error))?;
-            let source = Source { batch, route, progress, shards, all: OnceCell::new() };
+            let in_transaction = op.transaction.is_some();
+            let source = Source { batch, route, progress, shards, all: OnceCell::new(), in_transaction };
             Ok(split::split(&source, progress.due(), rules))
         }
     }
@@ -250,6 +277,7 @@ struct Source<'s, 'a> {
     shards: Arc<ShardList>,
     /// Their ids, made when the first statement wants them.
     all: OnceCell<Vec<ShardId>>,
+    in_transaction: bool,
 }
 
 impl split::Source for Source<'_, '_> {
@@ -260,7 +288,11 @@ impl split::Source for Source<'_, '_> {
             return time_series::target(self.batch.statements.raw(statement), routing);
         }
         let aim = target::target(self.batch.statements.get(statement).ok_or_else(unknown)?, routing)?;
+        let target = |shard: ShardId| Target { version: routing.shard_version(&shard), shard };
         Ok(match aim {
+            // A transaction can be run again as a whole: only the shards that are concerned, with their versions.
+            Aim::Many(shards) if self.in_transaction => Aim::Any(shards.into_iter().map(target).collect()),
+            aim if self.in_transaction => aim,
             Aim::Any(targets) if !self.batch.may_look_again() => {
                 Aim::Many(targets.into_iter().map(|target| target.shard).collect())
             }

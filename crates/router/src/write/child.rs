@@ -80,8 +80,7 @@ pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> Comma
     let mut left = if retry == Retry::Never { 0 } else { MAX_CONCERN_RETRIES };
     loop {
         let ShardReply { reply, summary, .. } = op
-            .router
-            .ask_shard(shard, &mut request, &ReadPreference::PRIMARY, retry, op.deadline)
+            .ask(shard, &mut request, &ReadPreference::PRIMARY, retry)
             .await
             .map_err(|error| unavailable(op, error, shard))?;
         let mut answer = Answer::parse(reply.body(), summary.times.operation);

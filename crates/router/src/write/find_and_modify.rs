@@ -79,7 +79,7 @@ pub async fn find_and_modify(op: &Op<'_>) -> CommandResult<Reply> {
                 if error.code() == ErrorCode::WouldChangeOwningShard
                     && op.request.generic.txn_number.is_some() =>
             {
-                return moved(op, &constants, &spec).await;
+                return moved(op, &constants, &spec, &error).await;
             }
             Err(error) if retries.again(&error) => refresh(op, &op.namespace()?).await?,
             Err(error) => return Err(error),
@@ -141,14 +141,21 @@ async fn ask(
         constants.write(request.out());
     }
     let mut request = request.write_concern().finish(|out| destination.versions.write(out))?;
-    op.router
-        .ask_shard(&destination.shard, &mut request, &ReadPreference::PRIMARY, child::retry(op), op.deadline)
-        .await
+    op.ask(&destination.shard, &mut request, &ReadPreference::PRIMARY, child::retry(op)).await
 }
 
 /// The document moves to another shard: the reply is made of its two images.
-async fn moved(op: &Op<'_>, constants: &RuntimeConstants, spec: &Spec<'_>) -> CommandResult<Reply> {
-    let moved = shard_key_change::find_and_modify(op, constants, spec.query, spec.collation).await?;
+async fn moved(
+    op: &Op<'_>,
+    constants: &RuntimeConstants,
+    spec: &Spec<'_>,
+    refusal: &CommandError,
+) -> CommandResult<Reply> {
+    let moved = if op.transaction.is_some() {
+        shard_key_change::in_transaction(op, op.request.collection()?, refusal).await?
+    } else {
+        shard_key_change::find_and_modify(op, constants, spec.query, spec.collation).await?
+    };
     let (reply, committed) = match moved {
         Moved::InPlace(ShardReply { reply, summary, .. }, committed) => {
             (Reply::forward(reply, &summary), committed)

@@ -1,4 +1,5 @@
-//! A transaction that the router runs for one retryable write, under the write's own session and number.
+//! A transaction that the router runs for one retryable write, under the write's own session and number. In a client's
+//! transaction there is none of its own: the statements join that one ([`Op::ask`]), and its client ends it.
 //!
 //! The first shard that is asked is the coordinator. It must know that from its first statement on: without
 //! `coordinator: true` there it takes the commit for a recovery and aborts (seen on 6.0.5).
@@ -26,11 +27,16 @@ pub(super) struct InternalTransaction<'a> {
 pub(super) struct Membership {
     starts: bool,
     coordinates: bool,
+    /// The statement is part of a client's transaction.
+    is_clients: bool,
 }
 
 impl Membership {
     /// Writes the fields beside `lsid` and `txnNumber`.
     pub(super) fn write(self, out: &mut BytesMut) {
+        if self.is_clients {
+            return;
+        }
         if self.starts {
             let concern = splice::open_doc(out, "readConcern");
             splice::put_str(out, "level", "local");
@@ -59,6 +65,7 @@ impl<'a> InternalTransaction<'a> {
         Membership {
             starts: !self.participants.contains(shard),
             coordinates: self.participants.first().is_none_or(|first| first == shard),
+            is_clients: self.op.transaction.is_some(),
         }
     }
 
@@ -74,12 +81,15 @@ impl<'a> InternalTransaction<'a> {
             self.participants.push(shard.clone());
         }
         let op = self.op;
-        op.router.ask_shard(shard, &mut request, &ReadPreference::PRIMARY, Retry::Never, op.deadline).await
+        op.ask(shard, &mut request, &ReadPreference::PRIMARY, Retry::Never).await
     }
 
     /// Makes it durable with the client's write concern. The reply may hold a write concern error.
     pub(super) async fn commit(&self) -> CommandResult<Option<ShardReply>> {
         let Some(coordinator) = self.participants.first() else { return Ok(None) };
+        if self.op.transaction.is_some() {
+            return Ok(None);
+        }
         let mut request = ShardRequest::new(self.op, 128);
         let out = request.out();
         if self.participants.len() == 1 {

@@ -182,6 +182,31 @@ impl Progress {
         }
     }
 
+    /// A statement failed in a transaction, which ends with it: what the other answers say is told, nothing is sent again.
+    pub(super) fn end_with(&mut self, children: &[Child], answers: Vec<Result<Answer, CommandError>>) {
+        let mut failed: Option<(u32, CommandError)> = None;
+        for (child, answer) in children.iter().zip(answers) {
+            let (place, error) = match answer {
+                Ok(mut answer) => {
+                    let first = std::mem::take(&mut answer.errors).into_iter().next();
+                    self.outcome.add(&child.destination.shard, &child.statements, answer);
+                    let Some(first) = first else { continue };
+                    first
+                }
+                Err(error) => (0, error),
+            };
+            let statement = usize::try_from(place).ok().and_then(|place| child.statements.get(place));
+            let Some(statement) = statement.copied() else { continue };
+            if failed.as_ref().is_none_or(|(first, _)| statement < *first) {
+                failed = Some((statement, error));
+            }
+        }
+        if let Some((statement, error)) = failed {
+            self.fail(statement, error);
+        }
+        self.due = Due::These(Vec::new());
+    }
+
     fn is_spread(&self, statement: Option<&u32>) -> bool {
         let spread = statement.and_then(|statement| self.spread.get(statement));
         spread.is_some_and(|spread| spread.in_flight.is_some())
@@ -318,7 +343,7 @@ impl Progress {
     }
 }
 
-fn must_be_alone() -> CommandError {
+pub(super) fn must_be_alone() -> CommandError {
     CommandError::invalid_options(
         "Document shard key value updates that cause the doc to move shards must be sent with write batch of size 1",
     )

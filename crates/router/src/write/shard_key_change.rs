@@ -92,7 +92,23 @@ pub(super) async fn update(op: &Op<'_>, batch: &Batch<'_>) -> CommandResult<(Sha
         };
         child::request(op, batch, &child, Some(membership))
     };
-    let moved = run(op, batch.collection(), statement, request).await?;
+    Ok(answer(run(op, batch.collection(), statement, request).await?))
+}
+
+/// Moves the document of an update that stands in a client's transaction; `refusal` is its shard's, with both images.
+pub(super) async fn update_in_transaction(
+    op: &Op<'_>,
+    batch: &Batch<'_>,
+    refusal: &CommandError,
+) -> CommandResult<(ShardId, Answer)> {
+    if batch.statements.len() != 1 {
+        return Err(super::progress::must_be_alone());
+    }
+    in_transaction(op, batch.collection(), refusal).await.map(answer)
+}
+
+/// What an update's shard would have answered, and the shard that coordinated the commit.
+fn answer(moved: Moved) -> (ShardId, Answer) {
     let (mut answer, committed) = match moved {
         Moved::InPlace(ShardReply { reply, summary, .. }, committed) => {
             (Answer::parse(reply.body(), summary.times.operation), committed)
@@ -109,7 +125,7 @@ pub(super) async fn update(op: &Op<'_>, batch: &Batch<'_>) -> CommandResult<(Sha
     };
     answer.concern_error = committed.concern_error;
     answer.operation_time = answer.operation_time.max(committed.operation_time);
-    Ok((committed.shard.unwrap_or_else(|| ShardId::new("")), answer))
+    (committed.shard.unwrap_or_else(|| ShardId::new("")), answer)
 }
 
 /// Moves the document of a findAndModify.
@@ -193,6 +209,34 @@ async fn attempt(
             return Ok(Moved::InPlace(answer, committed));
         }
     };
+    replace(transaction, op, collection, route, images, &destination.shard).await
+}
+
+/// Moves a document in its client's transaction: the two statements join it.
+pub(super) async fn in_transaction(
+    op: &Op<'_>,
+    collection: &str,
+    refusal: &CommandError,
+) -> CommandResult<Moved> {
+    let images = Images::of(refusal)?;
+    let route = batch::known_route(op, &chunk_map::Namespace::new(op.request.db, collection)).await?;
+    let mut transaction = InternalTransaction::new(op);
+    let moved = replace(&mut transaction, op, collection, &route, images, &ShardId::new("")).await;
+    moved.map_err(|error| match error.code() {
+        ErrorCode::DuplicateKey => error.context(DUPLICATE),
+        _ => error,
+    })
+}
+
+/// Deletes the one image and inserts the other.
+async fn replace(
+    transaction: &mut InternalTransaction<'_>,
+    op: &Op<'_>,
+    collection: &str,
+    route: &Route,
+    images: Images,
+    first: &ShardId,
+) -> CommandResult<Moved> {
     let mut delete = DocBuf::new();
     delete.append("q", &images.pre).append("limit", 1);
     let deleted =
@@ -200,7 +244,7 @@ async fn attempt(
             .await?;
     match (images.upserts, deleted) {
         (true, 0) | (false, 1) => {}
-        (false, _) => return commit(transaction, &destination.shard).await.map(Moved::Nothing),
+        (false, _) => return commit(transaction, first).await.map(Moved::Nothing),
         (true, _) => {
             return Err(CommandError::new(
                 ErrorCode::ConflictingOperationInProgress,
@@ -213,7 +257,7 @@ async fn attempt(
     if inserted != 1 {
         return Err(CommandError::new(ErrorCode::OperationFailed, "the new document was not inserted"));
     }
-    let committed = commit(transaction, &destination.shard).await?;
+    let committed = commit(transaction, first).await?;
     Ok(Moved::Across(images, committed))
 }
 
