@@ -92,7 +92,16 @@ impl Op<'_> {
     ) -> CommandResult<ShardReply> {
         match &self.transaction {
             None => self.router.servers().ask_set(set, request, preference, retry, self.deadline).await,
-            Some(statement) => statement.ask(shard, set, request, self.deadline).await,
+            Some(statement) => {
+                let asked = statement.ask(shard, set, request, self.deadline).await;
+                if let Err(error) = &asked
+                    && error.is_settled()
+                {
+                    // No one asks again, but the transaction's next run should know better.
+                    self.router.note_stale(error);
+                }
+                asked
+            }
         }
     }
 }
