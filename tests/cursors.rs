@@ -1,0 +1,192 @@
+//! Cursors of one shard and of several: batches, ends, and what is said about cursors that are not there.
+
+use bson::{Bson, Document, doc};
+use testkit::Cluster;
+use testkit::raw::{RawConn, is_ok};
+
+const DB: &str = "cur";
+
+/// `one` is on one shard, `many` on three; 300 documents each.
+async fn start() -> (Cluster, RawConn) {
+    let cluster = Cluster::builder().shards(3).start().await.unwrap();
+    cluster.spread("cur.many", "n", &[100, 200]).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    for name in ["one", "many"] {
+        let coll = client.database(DB).collection::<Document>(name);
+        coll.insert_many((0..300).map(|n| doc! { "_id": n, "n": n, "g": n % 3 })).await.unwrap();
+    }
+    let conn = cluster.router(0).unwrap().raw().await.unwrap();
+    (cluster, conn)
+}
+
+fn cursor<'a>(reply: &'a Document, batch: &str) -> (i64, &'a str, Vec<i32>) {
+    assert!(is_ok(reply), "{reply}");
+    let cursor = reply.get_document("cursor").unwrap();
+    let documents = cursor.get_array(batch).unwrap();
+    let numbers = documents.iter().map(|document| document.as_document().unwrap().get_i32("_id").unwrap());
+    (cursor.get_i64("id").unwrap(), cursor.get_str("ns").unwrap(), numbers.collect())
+}
+
+async fn find(conn: &mut RawConn, more: Document, coll: &str) -> Document {
+    let mut command = doc! { "find": coll };
+    command.extend(more);
+    conn.command(DB, command).await.unwrap()
+}
+
+async fn get_more(conn: &mut RawConn, id: i64, coll: &str, more: Document) -> Document {
+    let mut command = doc! { "getMore": id, "collection": coll };
+    command.extend(more);
+    conn.command(DB, command).await.unwrap()
+}
+
+fn code(reply: &Document) -> (i32, &str) {
+    assert!(!is_ok(reply), "{reply}");
+    (reply.get_i32("code").unwrap(), reply.get_str("codeName").unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn batches_have_the_sizes_that_a_mongod_gives() {
+    let (cluster, mut router) = start().await;
+    // `one` lives on shard0 whole, so that shard is the oracle.
+    let mut mongod = cluster.shard(0).unwrap().member(0).unwrap().raw().await.unwrap();
+    let cases = [
+        doc! {},
+        doc! { "batchSize": 0 },
+        doc! { "batchSize": 1 },
+        doc! { "batchSize": 299 },
+        doc! { "batchSize": 300 },
+        doc! { "batchSize": 1000 },
+        doc! { "limit": 5 },
+        doc! { "limit": 150, "batchSize": 70 },
+        doc! { "limit": 300 },
+        doc! { "singleBatch": true, "batchSize": 7 },
+        doc! { "skip": 290 },
+        doc! { "skip": 10, "limit": 205, "batchSize": 101 },
+        doc! { "filter": { "_id": { "$gte": 999 } } },
+    ];
+    for case in cases {
+        let mut case = case;
+        case.insert("sort", doc! { "_id": 1 });
+        let mut expected = Vec::new();
+        for (which, coll) in [(0, "one"), (1, "one"), (1, "many")] {
+            let conn = if which == 0 { &mut mongod } else { &mut router };
+            let reply = find(conn, case.clone(), coll).await;
+            let (mut id, ns, first) = cursor(&reply, "firstBatch");
+            assert_eq!(ns, format!("{DB}.{coll}"));
+            let mut batches = vec![(id == 0, first)];
+            while id != 0 {
+                let reply = get_more(conn, id, coll, doc! { "batchSize": 120 }).await;
+                let (next, _, batch) = cursor(&reply, "nextBatch");
+                id = next;
+                batches.push((id == 0, batch));
+                assert!(batches.len() < 10, "{case}: no end");
+            }
+            // Whether the end shows in the last batch or in an empty one more, differs from one server to several.
+            let numbers: Vec<i32> = batches.iter().flat_map(|(_, batch)| batch.iter().copied()).collect();
+            let shape = (numbers, batches[0].1.len());
+            if which == 0 {
+                expected.push(shape);
+            } else {
+                assert!(
+                    shape == expected[0],
+                    "{case} on {coll}: first batch {} instead of {}",
+                    shape.1,
+                    expected[0].1
+                );
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_end_by_kill_and_unknown_ones_are_not_found() {
+    let (cluster, mut conn) = start().await;
+    for coll in ["one", "many"] {
+        let reply = find(&mut conn, doc! { "batchSize": 2, "sort": { "g": 1 } }, coll).await;
+        let (id, _, batch) = cursor(&reply, "firstBatch");
+        assert!(id != 0 && batch.len() == 2);
+        // Another connection to the same router may go on with it.
+        let mut other = cluster.router(0).unwrap().raw().await.unwrap();
+        let reply = get_more(&mut other, id, coll, doc! { "batchSize": 3 }).await;
+        assert_eq!(cursor(&reply, "nextBatch").2.len(), 3);
+        let kill = doc! { "killCursors": coll, "cursors": [Bson::Int64(id), Bson::Int64(4_711)] };
+        let reply = conn.command_ok(DB, kill).await.unwrap();
+        assert_eq!(reply.get_array("cursorsKilled").unwrap(), &[Bson::Int64(id)]);
+        assert_eq!(reply.get_array("cursorsNotFound").unwrap(), &[Bson::Int64(4_711)]);
+        let reply = get_more(&mut conn, id, coll, doc! {}).await;
+        assert_eq!(code(&reply), (43, "CursorNotFound"));
+    }
+    // Killed here means killed on the shards.
+    for shard in cluster.shards() {
+        testkit::eventually(&format!("{} has no open cursor", shard.name()), || async {
+            let status = shard.command("admin", doc! { "serverStatus": 1 }).await.unwrap();
+            let open = status
+                .get_document("metrics")
+                .unwrap()
+                .get_document("cursor")
+                .unwrap()
+                .get_document("open")
+                .unwrap();
+            open.get_i64("total").unwrap() == 0
+        })
+        .await
+        .unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the router does not compare the collection of a getMore yet"]
+async fn a_cursor_answers_under_its_own_collection_only() {
+    let (_cluster, mut conn) = start().await;
+    for coll in ["one", "many"] {
+        let reply = find(&mut conn, doc! { "batchSize": 2 }, coll).await;
+        let (id, _, _) = cursor(&reply, "firstBatch");
+        let reply = get_more(&mut conn, id, "other", doc! {}).await;
+        assert_eq!(code(&reply), (13, "Unauthorized"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn arguments_are_checked_as_by_a_mongod() {
+    let (cluster, mut router) = start().await;
+    let mut mongod = cluster.shard(0).unwrap().member(0).unwrap().raw().await.unwrap();
+    let cases = [
+        doc! { "find": "one", "batchSize": -1 },
+        doc! { "find": "one", "limit": -5 },
+        doc! { "find": "one", "skip": -1 },
+        doc! { "find": "one", "filter": 5 },
+        doc! { "find": "one", "sort": { "a": 2 } },
+        doc! { "find": "one", "filter": { "$nope": 1 } },
+        doc! { "find": "one", "filter": { "a": { "$nope": 1 } } },
+        doc! { "find": "one", "noSuchOption": 1 },
+        doc! { "find": 5 },
+        doc! { "find": "" },
+        doc! { "getMore": "x", "collection": "one" },
+        doc! { "getMore": 5_i64, "collection": "one" },
+        doc! { "getMore": 5_i64, "collection": "one", "batchSize": -1 },
+        doc! { "killCursors": "one", "cursors": "x" },
+        doc! { "aggregate": "one", "pipeline": [{ "$nope": 1 }], "cursor": {} },
+        doc! { "aggregate": "one", "pipeline": 5, "cursor": {} },
+        doc! { "aggregate": "one", "pipeline": [] },
+        doc! { "insert": "one", "documents": [] },
+        doc! { "update": "one", "updates": [{ "q": {}, "u": { "$nope": 1 } }] },
+        doc! { "delete": "one", "deletes": [{ "q": {} }] },
+        doc! { "distinct": "one" },
+        doc! { "noSuchCommand": 1 },
+    ];
+    let mut different = Vec::new();
+    for case in cases {
+        let shown = |reply: &Document| {
+            let item =
+                reply.get_array("writeErrors").ok().and_then(|errors| errors[0].as_document().cloned());
+            item.unwrap_or_else(|| reply.clone()).get_i32("code").ok()
+        };
+        let expected = shown(&mongod.command(DB, case.clone()).await.unwrap());
+        let got = shown(&router.command(DB, case.clone()).await.unwrap());
+        assert!(expected.is_some(), "{case} is no error on a mongod");
+        if got != expected {
+            different.push(format!("{case}: {got:?} instead of {expected:?}"));
+        }
+    }
+    assert!(different.is_empty(), "{different:#?}");
+}
