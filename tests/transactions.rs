@@ -434,8 +434,14 @@ async fn collections_are_made_inside_a_transaction() {
     transaction.ok(&mut conn, doc! { "insert": "fresh", "documents": [{ "a": 1 }] }).await;
     transaction.ok(&mut conn, doc! { "create": "made" }).await;
     assert!(is_ok(&transaction.end(&mut conn, "commitTransaction").await));
+    // An index of a collection that the transaction made.
+    let mut transaction = Transaction::new(1, 3);
+    let index = doc! { "createIndexes": "indexed", "indexes": [{ "key": { "a": 1 }, "name": "a" }] };
+    transaction.ok(&mut conn, index).await;
+    transaction.ok(&mut conn, doc! { "insert": "indexed", "documents": [{ "a": 1 }] }).await;
+    assert!(is_ok(&transaction.end(&mut conn, "commitTransaction").await));
     // Only on one shard: the shards refuse to prepare a new collection (6.0).
-    let mut transaction = Transaction::new(1, 2);
+    let mut transaction = Transaction::new(1, 4);
     transaction.ok(&mut conn, doc! { "create": "half" }).await;
     transaction.ok(&mut conn, add(210, 1)).await;
     let reply = transaction.end(&mut conn, "commitTransaction").await;
@@ -443,7 +449,7 @@ async fn collections_are_made_inside_a_transaction() {
     let names = conn.command_ok(DB, doc! { "listCollections": 1, "nameOnly": true }).await.unwrap();
     let names: Vec<String> =
         batch(&names).iter().map(|entry| entry.get_str("name").unwrap().to_owned()).collect();
-    assert!(["fresh", "made"].iter().all(|name| names.iter().any(|known| known == name)), "{names:?}");
+    assert!(["fresh", "made", "indexed"].iter().all(|name| names.iter().any(|known| known == name)), "{names:?}");
     assert!(!names.iter().any(|name| name == "half"), "{names:?}");
     assert_eq!(value(&mut conn, 210).await, Some(0));
 }

@@ -68,6 +68,7 @@ const SECTIONS: &[Section] = &[
         }
         w.put("maxChunkSizeInBytes", 134_217_728_i64);
     }),
+    ("transactions", |op, _, w| op.router.transactions().write_status(w)),
     ("mem", |_, _, w| {
         let (resident, size) = host::memory_mib();
         w.put("bits", 64);

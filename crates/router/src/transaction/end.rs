@@ -29,6 +29,8 @@ const ABORT_LIMIT: Duration = Duration::from_secs(15);
 pub async fn commit(op: &Op<'_>) -> CommandResult<Reply> {
     let statement = statement(op)?;
     let commit = statement.commit().map_err(|why| no_commit(statement, &why))?;
+    let begun = Instant::now();
+    statement.stats().commit_begins(&commit);
     let result = match &commit {
         Commit::Nothing => Ok(Reply::ok()),
         Commit::One(shard) => tell(op, statement, shard, "commitTransaction").await.map(pass_on),
@@ -43,6 +45,9 @@ pub async fn commit(op: &Op<'_>) -> CommandResult<Reply> {
         }
         Commit::Recover(shard) => coordinate(op, statement, shard, &Shards::new()).await,
     };
+    if result.is_ok() {
+        statement.stats().committed(&commit, begun.elapsed());
+    }
     forget_cursors(op, statement);
     result
 }
@@ -94,7 +99,9 @@ fn forget_cursors(op: &Op<'_>, statement: &Statement) {
     if statement.has_cursors()
         && let Some(session) = op.session()
     {
-        drop(op.router.cursors().kill_transaction(session, statement.number()));
+        for mut stream in op.router.cursors().kill_transaction(session, statement.number()) {
+            stream.set_id(0);
+        }
     }
 }
 

@@ -10,6 +10,7 @@
 //! - [`table`]: the transactions of this router, one a session, and what ends them when nobody else does.
 //! - [`end`]: commitTransaction, abortTransaction, and aborts that no client asked for.
 //! - [`labels`]: which errors tell the driver to start over.
+//! - [`stats`]: what serverStatus tells.
 //!
 //! A router that dies leaves its transactions to the shards' own limit (`transactionLifetimeLimitSeconds`); one that is
 //! stopped aborts them. A commit may come to another router than the statements: the `recoveryToken` that every reply
@@ -21,6 +22,7 @@ mod labels;
 mod run;
 pub mod state;
 mod statement;
+mod stats;
 mod table;
 
 pub(crate) use labels::is_transient_statement as is_transient;

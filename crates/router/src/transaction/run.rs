@@ -16,6 +16,13 @@ pub(crate) async fn run(op: &mut Op<'_>) -> CommandResult<Reply> {
     }
     let result = (op.command.handler)(op).await;
     let Some(statement) = &op.transaction else { return result };
+    // Some commands put an error together from several shards' replies.
+    let result =
+        result.and_then(
+            |reply| {
+                if reply.is_ok() { Ok(reply) } else { Err(CommandError::from_reply(reply.body())) }
+            },
+        );
     match result {
         Ok(mut reply) => {
             if op.command.access == Access::Write && !ends && reply.body().contains("writeErrors") {

@@ -16,6 +16,7 @@ use super::admission::{self, Admission, Asked};
 use super::end::abort_on_shards;
 use super::labels::TRANSIENT;
 use super::state::{Closed, Commit, NoCommit, ReadConcern, Transaction};
+use super::stats::Stats;
 use super::table::Record;
 use crate::codes::ErrorCode;
 use crate::command::Op;
@@ -56,6 +57,7 @@ pub(crate) struct Statement {
     settled: AtomicBool,
     servers: Arc<Servers>,
     tasks: TaskTracker,
+    stats: Arc<Stats>,
 }
 
 impl Statement {
@@ -79,6 +81,7 @@ impl Statement {
                         op.router.defaults().read_concern()
                     })?;
                 abort_predecessor(op, session, &mut record);
+                op.router.transactions().stats().started();
                 record.start(Transaction::begin(number, concern), api_elements(&generic.api));
             }
             Admission::Recover => {
@@ -114,6 +117,7 @@ impl Statement {
             settled: AtomicBool::new(admission::ends(op.command)),
             servers: Arc::clone(op.router.servers()),
             tasks: op.router.tasks().clone(),
+            stats: Arc::clone(op.router.transactions().stats()),
         })
     }
 
@@ -161,6 +165,7 @@ impl Statement {
         let mut record = self.record.lock();
         let Some(transaction) = &mut record.transaction else { return Ok(()) };
         let contact = transaction.contact(shard);
+        self.stats.asks(contact.starts);
         let mut fields = BytesMut::with_capacity(128);
         if contact.starts {
             match transaction.concern() {
@@ -249,6 +254,11 @@ impl Statement {
         abort_on_shards(Arc::clone(&self.servers), self.session, self.number, targets).await;
     }
 
+    /// Counters.
+    pub(super) fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
     /// How the transaction is to be committed.
     pub(super) fn commit(&self) -> Result<Commit, NoCommit> {
         self.record.lock().transaction.as_mut().map_or(Ok(Commit::Nothing), Transaction::commit)
@@ -256,7 +266,12 @@ impl Statement {
 
     /// The shards to abort on; `None` when a commit is with them already.
     pub(super) fn abort(&self) -> Option<super::state::Shards> {
-        self.record.lock().transaction.as_mut().and_then(Transaction::abort)
+        let mut record = self.record.lock();
+        let transaction = record.transaction.as_mut()?;
+        if transaction.is_open() {
+            self.stats.aborted();
+        }
+        transaction.abort()
     }
 
     /// Is this shard the coordinator?
@@ -280,9 +295,8 @@ impl Statement {
     fn spawn_abort(&self) -> Option<tokio::task::JoinHandle<()>> {
         self.settle();
         let targets = {
-            let mut record = self.record.lock();
-            let shards = record.transaction.as_mut().and_then(Transaction::abort)?;
-            record.targets(&shards)
+            let shards = self.abort()?;
+            self.record.lock().targets(&shards)
         };
         if targets.is_empty() {
             return None;
@@ -348,6 +362,7 @@ fn abort_predecessor(op: &Op<'_>, session: SessionId, record: &mut Record) {
         return;
     };
     let number = transaction.number();
+    op.router.transactions().stats().aborted();
     let Some(shards) = transaction.abort().filter(|shards| !shards.is_empty()) else { return };
     let targets = record.targets(&shards);
     op.router.tasks().spawn(abort_on_shards(Arc::clone(op.router.servers()), session, number, targets));

@@ -12,6 +12,7 @@ use topology::ReplicaSet;
 
 use super::end::abort_on_shards;
 use super::state::{Shards, Transaction};
+use super::stats::Stats;
 use crate::Router;
 use crate::session::SessionId;
 
@@ -37,6 +38,7 @@ pub(super) struct Record {
 #[derive(Debug, Default)]
 pub struct Transactions {
     sessions: DashMap<SessionId, Arc<Mutex<Record>>, foldhash::fast::RandomState>,
+    stats: Arc<Stats>,
 }
 
 impl Record {
@@ -80,14 +82,27 @@ impl Transactions {
         record.lock_owned().await
     }
 
-    /// How many sessions have a transaction that is neither committed nor aborted.
-    #[must_use]
-    pub fn open(&self) -> usize {
-        let is_open = |record: &Record| record.transaction.as_ref().is_some_and(Transaction::is_open);
-        self.sessions
-            .iter()
-            .filter(|entry| entry.value().try_lock().map_or(true, |record| is_open(&record)))
-            .count()
+    /// Counters.
+    pub(super) const fn stats(&self) -> &Arc<Stats> {
+        &self.stats
+    }
+
+    /// Writes the section of serverStatus.
+    pub(crate) fn write_status(&self, w: &mut document::DocWriter<'_>) {
+        let (mut open, mut active) = (0, 0);
+        for entry in &self.sessions {
+            match entry.value().try_lock() {
+                Ok(record) => {
+                    open += usize::from(record.transaction.as_ref().is_some_and(Transaction::is_open));
+                }
+                // Its command runs right now.
+                Err(_) => {
+                    open += 1;
+                    active += 1;
+                }
+            }
+        }
+        self.stats.write(w, open, active);
     }
 
     /// Is there none, open or ended?
@@ -112,6 +127,7 @@ impl Transactions {
             let Some(transaction) = &mut record.transaction else { continue };
             let number = transaction.number();
             let Some(shards) = transaction.abort() else { continue };
+            self.stats.aborted();
             abandoned.push((*entry.key(), number, record.targets(&shards)));
         }
         abandoned
