@@ -3,30 +3,37 @@
 use crate::command::{Command, RunsOn::Targeted, handler};
 use crate::write;
 
+const NOT_ENCRYPTED: &str = "Queryable Encryption";
+const NOT_TIME_SERIES: &str = "sharded time-series collections, Queryable Encryption";
+
 pub(super) const ROWS: &[Command] = &[
     Command::new("insert", Targeted, handler!(write::insert::insert))
         .writes()
         .in_transaction()
         .retryable()
         .api_v1()
-        .needs("insert"),
+        .needs("insert")
+        .partly(NOT_ENCRYPTED),
     Command::new("update", Targeted, handler!(write::update::update))
         .writes()
         .in_transaction()
         .retryable()
         .api_v1()
-        .needs("update"),
+        .needs("update")
+        .partly(NOT_TIME_SERIES),
     Command::new("delete", Targeted, handler!(write::delete::delete))
         .writes()
         .in_transaction()
         .retryable()
         .api_v1()
-        .needs("remove"),
+        .needs("remove")
+        .partly(NOT_TIME_SERIES),
     Command::new("findAndModify", Targeted, handler!(write::find_and_modify::find_and_modify))
         .aliases(&["findandmodify"])
         .writes()
         .in_transaction()
         .retryable()
         .api_v1()
-        .needs("find"),
+        .needs("find")
+        .partly(NOT_TIME_SERIES),
 ];
