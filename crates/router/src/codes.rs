@@ -1,5 +1,7 @@
 //! MongoDB's error codes that a router makes or looks at, with their names (server 6.0).
 
+mod names;
+
 /// A numeric error code as drivers see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ErrorCode(pub i32);
@@ -15,7 +17,10 @@ macro_rules! codes {
             pub fn name(self) -> std::borrow::Cow<'static, str> {
                 match self.0 {
                     $($number => stringify!($ident).into(),)*
-                    other => format!("Location{other}").into(),
+                    other => match names::of(other) {
+                        Some(name) => name.into(),
+                        None => format!("Location{other}").into(),
+                    },
                 }
             }
         }
@@ -77,6 +82,7 @@ codes! {
     DocumentValidationFailure = 121,
     FailedToSatisfyReadPreference = 133,
     ReadConcernMajorityNotAvailableYet = 134,
+    CursorInUse = 143,
     StaleEpoch = 150,
     RangeOverlapConflict = 178,
     MaxStalenessOutOfRange = 160,
@@ -116,7 +122,6 @@ codes! {
     ChangeStreamFatalError = 280,
     WouldChangeOwningShard = 283,
     ChangeStreamHistoryLost = 286,
-    CursorInUse = 292,
     ShardInvalidatedForTargeting = 304,
     ConnectionPoolExpired = 317,
     APIVersionError = 322,
