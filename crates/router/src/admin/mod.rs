@@ -5,6 +5,7 @@
 //! - [`collections`], [`chunks`], [`resharding`], [`primary_shard`]: how collections are spread.
 //! - [`routing`]: what this router's routing table says.
 //! - [`defaults`], [`settings`], [`users`]: what the config servers keep for all.
+//! - [`process`]: old and rare commands that a router answers by itself.
 
 pub mod balancer;
 pub mod chunks;
@@ -13,6 +14,7 @@ pub mod config_server;
 pub mod defaults;
 pub mod fsync;
 pub mod primary_shard;
+pub mod process;
 pub mod resharding;
 pub mod routing;
 pub mod settings;

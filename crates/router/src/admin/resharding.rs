@@ -1,4 +1,4 @@
-//! reshardCollection and its abort, commit and cleanup; setAllowMigrations
+//! reshardCollection and its abort, commit and cleanup; setAllowMigrations, repairShardedCollectionChunksHistory
 
 use chunk_map::Namespace;
 use document::{Value, splice};
@@ -80,6 +80,19 @@ pub async fn set_allow_migrations(op: &Op<'_>) -> CommandResult<Reply> {
             arguments::copy(op, out, &["allowMigrations"]);
         })
         .await;
+    op.router.catalog().forget_collection(&ns);
+    answered
+}
+
+/// Writes the history of chunks anew where an old server left it out.
+pub async fn repair_history(op: &Op<'_>) -> CommandResult<Reply> {
+    let ns = arguments::namespace(op)?;
+    arguments::check(op, &[optional("force", Kind::SafeBool)])?;
+    let answered = forward(op, Concern::Majority, |out| {
+        splice::put_str(out, "_configsvrRepairShardedCollectionChunksHistory", ns.as_str());
+        arguments::copy(op, out, &["force"]);
+    })
+    .await;
     op.router.catalog().forget_collection(&ns);
     answered
 }

@@ -7,6 +7,7 @@ use document::{Value, splice};
 use super::chunks::not_sharded;
 use crate::command::Op;
 use crate::ddl::arguments;
+use crate::ddl::scatter::{database_not_found, fresh_route};
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Reply;
 
@@ -26,7 +27,7 @@ pub async fn flush_router_config(op: &Op<'_>) -> CommandResult<Reply> {
                 catalog.forget_database(name);
             }
         }
-        value if value.is_truthy() || value.is_number() || value.as_bool().is_some() => catalog.forget_all(),
+        value if value.is_number() || value.as_bool().is_some() => catalog.forget_all(),
         value => {
             return Err(CommandError::wrong_type("flushRouterConfig.flushRouterConfig", value, "string"));
         }
@@ -93,7 +94,7 @@ pub async fn get_shard_version(op: &Op<'_>) -> CommandResult<Reply> {
         }));
     }
     let ns: Namespace = arguments::parse_namespace(name)?;
-    let route = op.router.route(&ns).await?;
+    let route = fresh_route(op, &ns).await?.ok_or_else(|| database_not_found(ns.db()))?;
     let routing = route.sharded().ok_or_else(|| not_sharded(&ns))?;
     let full = op.request.body.get("fullMetadata").is_some_and(Value::is_truthy);
     Ok(Reply::build(|out| {

@@ -49,11 +49,21 @@ pub async fn list_shards(op: &Op<'_>) -> CommandResult<Reply> {
     }))
 }
 
-/// The list of shards has changed, or may have: what it says must not be older than this command.
+/// The list of shards has changed, or may have: what it says must not be older than this command. Nothing is kept of
+/// a shard that is gone.
 async fn reload(op: &Op<'_>) {
-    if let Err(error) = op.router.registry().reload().await {
-        op.router.registry().invalidate();
-        tracing::warn!(%error, "could not read the list of shards after it was changed");
+    let before = op.router.registry().snapshot();
+    let after = match op.router.registry().reload().await {
+        Ok(after) => after,
+        Err(error) => {
+            op.router.registry().invalidate();
+            tracing::warn!(%error, "could not read the list of shards after it was changed");
+            return;
+        }
+    };
+    for gone in before.iter().filter(|shard| after.get(&shard.id).is_none()) {
+        op.router.catalog().forget_shard(&gone.id);
+        op.router.servers().topology().remove(&gone.set_name);
     }
 }
 

@@ -7,7 +7,7 @@ use topology::ReadPreference;
 use super::arguments;
 use super::databases::ensure_database;
 use super::primary::PrimaryCall;
-use super::scatter::{ask_owners, database_not_found, raw_reply};
+use super::scatter::{ask_owners, database_not_found, fresh_route, raw_reply};
 use crate::command::Op;
 use crate::cursor::CursorKind;
 use crate::error::CommandResult;
@@ -59,16 +59,9 @@ pub async fn list_indexes(op: &Op<'_>) -> CommandResult<Reply> {
 
 async fn list_once(op: &Op<'_>, ns: &Namespace) -> CommandResult<Reply> {
     let target = buckets_or_itself(op, ns).await?;
-    let Some(mut route) = op.router.route_if_exists(&target).await? else {
+    let Some(route) = fresh_route(op, &target).await? else {
         return Err(database_not_found(ns.db()));
     };
-    if let Route::Sharded(routing) = &route
-        && routing.is_stale_for(&routing.first_chunk().shard)
-    {
-        let refreshed = op.router.catalog().collection_refreshed(&target).await;
-        refreshed.map_err(|error| crate::remote::routing::catalog_error(&error))?;
-        route = op.router.route(&target).await?;
-    }
     let destination = match &route {
         Route::Config => Destination::config(),
         Route::Unsharded(database) => Destination::unsharded(database),

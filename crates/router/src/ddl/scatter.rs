@@ -66,6 +66,9 @@ pub async fn ask_every_shard(
 
 /// All shards of the cluster by their ids.
 pub async fn every_shard(op: &Op<'_>) -> CommandResult<Destinations> {
+    if let Some(time) = op.router.clock().topology_time() {
+        op.router.registry().topology_time_seen(time);
+    }
     let list =
         op.router.registry().list().await.map_err(|error| crate::remote::routing::catalog_error(&error))?;
     let mut shards: Destinations =
@@ -95,6 +98,11 @@ pub async fn ask_owners(
             Some(error) => return Err(error.clone()),
         }
     }
+}
+
+/// What is known of a collection, refreshed if any shard called it stale; `None` when the database does not exist.
+pub async fn fresh_route(op: &Op<'_>, ns: &Namespace) -> CommandResult<Option<Route>> {
+    Ok(op.router.target(ns, Doc::empty(), None).await?.map(|(route, _)| route))
 }
 
 /// As mongos words it.

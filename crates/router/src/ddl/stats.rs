@@ -209,14 +209,29 @@ fn put_sums(out: &mut BytesMut, bodies: &[Doc<'_>], scale: i64) {
     let series: Vec<Doc<'_>> = bodies.iter().filter_map(|body| body.get_doc("timeseries")).collect();
     if let Some(first) = series.first() {
         let open = splice::open_doc(out, "timeseries");
+        let of = |name: &str| sum(series.iter().copied(), name).unwrap_or_default();
         for field in *first {
-            match sum(series.iter().copied(), field.name()).filter(|_| field.value().is_number()) {
-                Some(sum) => sum.put(out, field.name()),
-                None => out.extend_from_slice(field.raw()),
+            match field.name() {
+                "avgBucketSize" => {
+                    let weighted =
+                        series.iter().map(|one| number(*one, "avgBucketSize") * number(*one, "bucketCount"));
+                    put_average(out, field.name(), weighted.sum(), of("bucketCount").as_f64());
+                }
+                "avgNumMeasurementsPerCommit" => {
+                    let measured = of("numMeasurementsCommitted").as_f64();
+                    put_average(out, field.name(), measured, of("numCommits").as_f64());
+                }
+                name if field.value().is_number() => of(name).put(out, name),
+                _ => out.extend_from_slice(field.raw()),
             }
         }
         open.finish(out);
     }
+}
+
+#[allow(clippy::cast_possible_truncation)] // averages are whole numbers here
+fn put_average(out: &mut BytesMut, name: &str, total: f64, count: f64) {
+    splice::put_i64(out, name, if count > 0.0 { (total / count) as i64 } else { 0 });
 }
 
 /// What is no plain sum: sizes by index, averages, maxima.

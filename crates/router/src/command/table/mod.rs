@@ -4,6 +4,7 @@ mod config;
 mod ddl;
 mod diagnostics;
 mod handshake;
+mod process;
 mod read;
 mod session;
 mod sharding;
@@ -26,6 +27,7 @@ pub fn rows() -> impl Iterator<Item = &'static Command> {
         sharding::ROWS,
         config::ROWS,
         diagnostics::ROWS,
+        process::ROWS,
         users::ROWS,
     ]
     .into_iter()

@@ -126,4 +126,12 @@ pub(super) const ROWS: &[Command] = &[
     .admin()
     .needs("moveChunk"),
     Command::new("fsync", AllShards, handler!(admin::fsync::fsync)).writes().admin().needs("fsync"),
+    Command::new(
+        "repairShardedCollectionChunksHistory",
+        ConfigServers,
+        handler!(admin::resharding::repair_history),
+    )
+    .writes()
+    .admin()
+    .needs("splitChunk"),
 ];
