@@ -189,6 +189,51 @@ async fn a_snapshot_is_one_point_in_time_on_all_shards() {
     assert_eq!(batch(&conn.command_ok(DB, after).await.unwrap()).len(), 4);
 }
 
+/// Lets a shard refuse the next commands of one kind.
+async fn fail(cluster: &Cluster, shard: usize, command: &str, code: i32, times: i32) {
+    let data = doc! { "failCommands": [command], "errorCode": code, "failInternalCommands": true };
+    let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+    cluster.shard(shard).unwrap().command("admin", point).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_router_asks_again_where_that_is_harmless() {
+    let cluster = start().await;
+    let mut conn = router(&cluster, 0).await;
+    // A commit, of one shard and of two: its outcome never changes.
+    fail(&cluster, 0, "commitTransaction", 91, 1).await;
+    let mut transaction = Transaction::new(1, 1);
+    transaction.ok(&mut conn, add(10, 1)).await;
+    let reply = transaction.end(&mut conn, "commitTransaction").await;
+    assert!(is_ok(&reply), "{reply}");
+    fail(&cluster, 0, "coordinateCommitTransaction", 11602, 2).await;
+    let mut transaction = Transaction::new(1, 2);
+    for x in [10, 110] {
+        transaction.ok(&mut conn, add(x, 1)).await;
+    }
+    let reply = transaction.end(&mut conn, "commitTransaction").await;
+    assert!(is_ok(&reply), "{reply}");
+    assert_eq!((value(&mut conn, 10).await, value(&mut conn, 110).await), (Some(2), Some(1)));
+    // Not a statement: the driver runs the transaction again. Its code does not blame the router.
+    fail(&cluster, 0, "update", 91, 1).await;
+    let reply = Transaction::new(1, 3).run(&mut conn, add(10, 1)).await;
+    assert_eq!((code(&reply), is_transient(&reply)), (6, true), "{reply}");
+
+    // A snapshot that is gone is chosen again, but for one that the client chose.
+    let find = |concern| doc! { "find": "r", "readConcern": concern };
+    fail(&cluster, 1, "find", 246, 2).await;
+    let reply = conn.command_ok(DB, find(doc! { "level": "snapshot" })).await.unwrap();
+    let at = reply.get_document("cursor").unwrap().get_timestamp("atClusterTime").unwrap();
+    fail(&cluster, 1, "find", 246, 1).await;
+    let chosen = find(doc! { "level": "snapshot", "atClusterTime": at });
+    assert_eq!(code(&conn.command(DB, chosen.clone()).await.unwrap()), 246);
+    conn.command_ok(DB, chosen).await.unwrap();
+    // In a transaction it cannot be chosen again.
+    fail(&cluster, 1, "find", 246, 1).await;
+    let reply = Transaction::new(1, 4).run(&mut conn, find(doc! { "level": "snapshot" })).await;
+    assert_eq!((code(&reply), is_transient(&reply)), (246, true), "{reply}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_outcome_is_known_on_the_other_router() {
     let cluster = start().await;
@@ -449,7 +494,10 @@ async fn collections_are_made_inside_a_transaction() {
     let names = conn.command_ok(DB, doc! { "listCollections": 1, "nameOnly": true }).await.unwrap();
     let names: Vec<String> =
         batch(&names).iter().map(|entry| entry.get_str("name").unwrap().to_owned()).collect();
-    assert!(["fresh", "made", "indexed"].iter().all(|name| names.iter().any(|known| known == name)), "{names:?}");
+    assert!(
+        ["fresh", "made", "indexed"].iter().all(|name| names.iter().any(|known| known == name)),
+        "{names:?}"
+    );
     assert!(!names.iter().any(|name| name == "half"), "{names:?}");
     assert_eq!(value(&mut conn, 210).await, Some(0));
 }

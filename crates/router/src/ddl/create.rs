@@ -34,7 +34,10 @@ pub async fn create(op: &Op<'_>) -> CommandResult<Reply> {
     op.router.catalog().forget_collection(&ns);
     match answered {
         Ok(answer) => Ok(pass_on(answer)),
-        Err(error) if error.code() == ErrorCode::NamespaceExists => same_or_exists(op, &ns, error).await,
+        // In a transaction nothing can be compared any more: it is over.
+        Err(error) if error.code() == ErrorCode::NamespaceExists && !op.request.in_transaction() => {
+            same_or_exists(op, &ns, error).await
+        }
         Err(error) => Err(error),
     }
 }

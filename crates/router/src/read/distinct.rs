@@ -39,7 +39,7 @@ pub async fn distinct(op: &Op<'_>) -> CommandResult<Reply> {
             return super::view::distinct_by_group(op).await;
         }
         match ask(op, &destinations).await {
-            Ok(answers) => return Ok(unite(answers)),
+            Ok(answers) => return Ok(unite(op, answers)),
             Err(error) if retries.again(&error) => {}
             Err(error) if error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod => {
                 return super::view::distinct(op, &error).await;
@@ -73,7 +73,7 @@ async fn ask(op: &Op<'_>, destinations: &Destinations) -> CommandResult<Vec<Shar
 }
 
 /// All values once, ascending. The first representative of equal numbers wins, as on one shard.
-fn unite(answers: Vec<ShardReply>) -> Reply {
+fn unite(op: &Op<'_>, answers: Vec<ShardReply>) -> Reply {
     let time = answers.iter().filter_map(|answer| answer.summary.times.operation).max();
     let mut values: Vec<Value<'_>> = answers
         .iter()
@@ -85,5 +85,8 @@ fn unite(answers: Vec<ShardReply>) -> Reply {
     values.dedup_by(|next, kept| compare_values(*next, *kept).is_eq());
     let mut doc = document::DocBuf::new();
     doc.write(|w| w.array("values", values, |w, name, value| w.value(name, value)));
+    if let Some(at) = op.snapshot() {
+        doc.append("atClusterTime", at);
+    }
     Reply::ok_with(doc.as_doc()).at(time)
 }
