@@ -46,7 +46,7 @@ pub async fn ask_all(
             let mut request = template.finish(|out| destination.versions.write(out))?;
             let set = op.router.shard_set(&destination.shard).await?;
             host = set.connection_string().to_string();
-            op.router.servers().ask_set(&set, &mut request, preference, retry, op.deadline).await
+            op.ask_set(&destination.shard, &set, &mut request, preference, retry).await
         };
         let result = asked.await;
         Answer { shard: destination.shard.clone(), host, result }
