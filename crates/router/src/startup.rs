@@ -16,7 +16,7 @@ use crate::reply::Summary;
 /// Between two attempts to reach the config servers (mongos tries for ever).
 const RETRY_PAUSE: Duration = Duration::from_secs(2);
 /// Between two looks for transactions that nobody ended.
-const TRANSACTION_MONITOR: Duration = Duration::from_secs(10);
+const TRANSACTION_MONITOR: Duration = Duration::from_secs(60);
 /// Between two reads of the shard list, and of the default concerns.
 const RELOAD: Duration = Duration::from_secs(30);
 /// Between two pings in config.mongos.

@@ -144,10 +144,10 @@ impl Transactions {
 }
 
 impl Router {
-    /// Ends transactions that outlived their limit (the shards have dropped them, or will), and forgets old ones.
+    /// Ends the transactions of sessions that are over by now. Their limit is the shards' own
+    /// (`transactionLifetimeLimitSeconds`), which an operator may have raised: no transaction ends here before it.
     pub(crate) async fn reap_transactions(&self) {
-        let limit = TRANSACTION_LIFETIME;
-        self.abandon_transactions(&|_, record| record.used.elapsed() >= limit).await;
+        self.abandon_transactions(&|_, record| record.used.elapsed() >= FORGET_AFTER).await;
         self.transactions().forget_idle();
     }
 
@@ -175,6 +175,3 @@ impl Router {
         }
     }
 }
-
-/// `transactionLifetimeLimitSeconds` of the shards, which this router does not know better (default of 6.0).
-const TRANSACTION_LIFETIME: Duration = Duration::from_secs(60);
