@@ -455,3 +455,90 @@ async fn changes_of_metadata_survive_an_election_of_the_primary_shard() {
     let found = conn.command_ok("el", doc! { "find": "c" }).await.unwrap();
     assert_eq!(batch(&found, "firstBatch").len(), 1);
 }
+
+/// One change of a collection's place, and the marker document that tells which it was.
+async fn change_place(conn: &mut RawConn, round: i32) {
+    match round % 4 {
+        0 => {
+            conn.command_ok("busy", doc! { "drop": "c" }).await.unwrap();
+            let shard = doc! { "shardCollection": "busy.c", "key": { "round": "hashed" } };
+            conn.command_ok("admin", shard).await.unwrap();
+        }
+        1 => {
+            conn.command_ok("busy", doc! { "drop": "c" }).await.unwrap();
+            conn.command_ok("busy", doc! { "create": "c" }).await.unwrap();
+        }
+        2 => {
+            let to = if round % 8 == 2 { "shard1" } else { "shard0" };
+            conn.command_ok("admin", doc! { "movePrimary": "busy", "to": to }).await.unwrap();
+            conn.command_ok("busy", doc! { "delete": "c", "deletes": [{ "q": {}, "limit": 0 }] })
+                .await
+                .unwrap();
+        }
+        _ => {
+            conn.command_ok(
+                "admin",
+                doc! { "renameCollection": "busy.c", "to": "busy.old", "dropTarget": true },
+            )
+            .await
+            .unwrap();
+        }
+    }
+    conn.command_ok("busy", doc! { "insert": "c", "documents": [{ "round": round }] }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_on_another_router_see_each_change_of_place_once_it_is_done() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicI32, Ordering};
+
+    const ROUNDS: i32 = 16;
+
+    let cluster = Cluster::builder().shards(3).routers(2).start().await.unwrap();
+    cluster.admin(doc! { "enableSharding": "busy", "primaryShard": "shard0" }).await.unwrap();
+    let mut first = conn(&cluster, 0).await;
+    first.command_ok("busy", doc! { "create": "c" }).await.unwrap();
+    // Odd while a change goes on; half of it is the number of the last change.
+    let phase = Arc::new(AtomicI32::new(-1));
+    let readers: Vec<_> = (0..4)
+        .map(|_| {
+            let (phase, address) = (Arc::clone(&phase), cluster.router(1).unwrap().address().to_owned());
+            tokio::spawn(async move {
+                let mut conn = RawConn::connect(&address).await.unwrap();
+                let mut quiet_reads = 0;
+                loop {
+                    let before = phase.load(Ordering::SeqCst);
+                    if before >= 2 * ROUNDS {
+                        return quiet_reads;
+                    }
+                    let reply = conn.command("busy", doc! { "find": "c" }).await.unwrap();
+                    let after = phase.load(Ordering::SeqCst);
+                    if before != after || before % 2 != 0 {
+                        continue;
+                    }
+                    assert!(is_ok(&reply), "after change {}: {reply}", before / 2);
+                    let rounds: Vec<i32> =
+                        batch(&reply, "firstBatch").iter().map(|doc| doc.get_i32("round").unwrap()).collect();
+                    assert_eq!(rounds, [before / 2], "after change {}", before / 2);
+                    quiet_reads += 1;
+                }
+            })
+        })
+        .collect();
+    for round in 0..ROUNDS {
+        change_place(&mut first, round).await;
+        phase.store(2 * round, Ordering::SeqCst);
+        // Until every reader has had a look, without a clock.
+        let mut second = conn(&cluster, 1).await;
+        for _ in 0..20 {
+            second.command_ok("busy", doc! { "count": "c" }).await.unwrap();
+        }
+        phase.store(2 * round + 1, Ordering::SeqCst);
+    }
+    phase.store(2 * ROUNDS, Ordering::SeqCst);
+    let mut looked = 0;
+    for reader in readers {
+        looked += reader.await.unwrap();
+    }
+    assert!(looked >= ROUNDS, "{looked} reads between changes");
+}

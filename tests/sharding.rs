@@ -135,7 +135,7 @@ async fn chunks_are_split_moved_and_merged() {
             let min = chunk.get_document("min").unwrap().get("a").unwrap();
             min.as_i32().is_none_or(|min| min <= a)
         };
-        chunks.iter().filter(above).next_back().unwrap().get_str("shard").unwrap().to_owned()
+        chunks.iter().rfind(above).unwrap().get_str("shard").unwrap().to_owned()
     };
     let chunks = cluster.chunks("ch.c").await.unwrap();
     for (a, shard) in [(15, "shard1"), (25, "shard0"), (150, "shard1"), (999, "shard2")] {
