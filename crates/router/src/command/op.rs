@@ -29,6 +29,8 @@ pub struct Op<'a> {
     pub started_ms: i64,
     /// The point in time of a snapshot read outside of transactions.
     pub(crate) snapshot: Snapshot,
+    /// The command is not run but explained, at this verbosity.
+    pub explain: Option<&'a str>,
 }
 
 impl<'a> Op<'a> {
@@ -44,7 +46,10 @@ impl<'a> Op<'a> {
             .duration_since(std::time::UNIX_EPOCH)
             .map_or(0, |since_epoch| i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX));
         let snapshot = Snapshot::of(router, &request);
-        Self { router, client, request, command, transaction: None, deadline, started_ms, snapshot }
+        let explains = command.name == "aggregate"
+            && request.body.get("explain").is_some_and(document::Value::is_truthy);
+        let explain = explains.then_some("queryPlanner");
+        Self { router, client, request, command, transaction: None, deadline, started_ms, snapshot, explain }
     }
 
     /// Is it a statement of a transaction (not its end)?

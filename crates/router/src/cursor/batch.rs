@@ -1,7 +1,7 @@
 //! One batch of a shard's cursor, walked without copying.
 
 use bytes::Bytes;
-use document::{Doc, Field, Fields, Value};
+use document::{Doc, DocBuf, Field, Fields, Value};
 
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
@@ -47,13 +47,15 @@ pub struct CursorReply {
     pub batch: Batch,
     /// `atClusterTime` of a snapshot read.
     pub at: Option<document::Timestamp>,
+    /// `postBatchResumeToken` of a change stream.
+    pub post_batch: Option<DocBuf>,
 }
 
 impl CursorReply {
     /// An open cursor whose first batch was handed out already.
     #[must_use]
     pub fn open(id: i64) -> Self {
-        Self { id, batch: Batch::default(), at: None }
+        Self { id, batch: Batch::default(), at: None, post_batch: None }
     }
 
     /// From the body of a reply to find, aggregate or getMore.
@@ -61,7 +63,7 @@ impl CursorReply {
         let malformed = || CommandError::new(ErrorCode::InternalError, "a shard's reply has no cursor");
         let doc = Doc::new(body).map_err(|_| malformed())?;
         let cursor = doc.get_doc("cursor").ok_or_else(malformed)?;
-        let mut reply = Self { id: 0, batch: Batch::default(), at: None };
+        let mut reply = Self { id: 0, batch: Batch::default(), at: None, post_batch: None };
         let mut seen = false;
         for field in cursor {
             match field.name_bytes() {
@@ -72,6 +74,7 @@ impl CursorReply {
                     seen = true;
                 }
                 b"atClusterTime" => reply.at = field.value().as_timestamp(),
+                b"postBatchResumeToken" => reply.post_batch = field.value().as_doc().map(DocBuf::from),
                 _ => {}
             }
         }

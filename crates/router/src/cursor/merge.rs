@@ -103,6 +103,12 @@ impl RouterCursor {
         cursor
     }
 
+    /// A cursor without any stream: its owner has other ones.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(Vec::new(), Order::Any, false)
+    }
+
     /// One shard's cursor, passed through.
     #[must_use]
     pub fn single(stream: ShardCursor) -> Self {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::BytesMut;
-use document::splice;
+use document::{Doc, DocBuf, splice};
 use tokio::time::{Duration, Instant};
 use topology::{ReplicaSet, Server};
 
@@ -38,6 +38,8 @@ pub struct OpenCursor {
 pub struct ShardCursor {
     open: OpenCursor,
     batch: Batch,
+    /// `postBatchResumeToken` of its last answer.
+    post_batch: Option<DocBuf>,
     graveyard: Arc<Graveyard>,
 }
 
@@ -83,15 +85,21 @@ impl ShardCursor {
         session: CursorSession,
         opened: CursorReply,
     ) -> Self {
-        let CursorReply { id, batch, at: _ } = opened;
+        let CursorReply { id, batch, at: _, post_batch } = opened;
         let open = OpenCursor { set, server, id, db: db.into(), collection: collection.into(), session };
-        Self { open, batch, graveyard: Arc::clone(servers.graveyard()) }
+        Self { open, batch, post_batch, graveyard: Arc::clone(servers.graveyard()) }
     }
 
     /// The documents at hand.
     #[must_use]
     pub const fn batch(&self) -> &Batch {
         &self.batch
+    }
+
+    /// How far a change stream was read by its last answer.
+    #[must_use]
+    pub fn post_batch(&self) -> Option<Doc<'_>> {
+        self.post_batch.as_ref().map(DocBuf::as_doc)
     }
 
     /// Looks for the sort key of the next document.
@@ -185,6 +193,7 @@ impl ShardCursor {
         let reply = CursorReply::parse(&answer.reply.into_body())?;
         self.open.id = reply.id;
         self.batch = reply.batch;
+        self.post_batch = reply.post_batch;
         Ok(())
     }
 

@@ -12,6 +12,7 @@ use super::merge::RouterCursor;
 use super::shard_cursor::ShardCursor;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
+use crate::read::ChangeStream;
 use crate::session::SessionId;
 
 /// How a cursor waits for more.
@@ -42,6 +43,8 @@ pub struct Owner {
     pub comment: Option<Box<[u8]>>,
     /// What is left of the opening command's `maxTimeMS` for all getMores together.
     pub time_left: Option<Duration>,
+    /// A change stream has its streams here, and none in the cursor.
+    pub change_stream: Option<Box<ChangeStream>>,
 }
 
 /// A cursor between two getMores.

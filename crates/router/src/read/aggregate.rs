@@ -1,14 +1,15 @@
 //! `aggregate`: whole pipelines to one shard, cut ones merged here or on a shard.
 
 use bytes::BytesMut;
-use chunk_map::Namespace;
+use chunk_map::{Namespace, ShardId};
 use document::splice::{self, Keep};
 use document::{Doc, DocBuf, Value};
+use topology::ReadPreference;
 
 use super::find_spec::{DEFAULT_FIRST_BATCH, count};
 use super::open;
 use super::pipeline::{self, Stage};
-use super::split::{Merge, split};
+use super::split::{Merge, Split, split};
 use super::{merge_here, merge_on_shard};
 use crate::codes::ErrorCode;
 use crate::command::Op;
@@ -18,6 +19,9 @@ use crate::remote::routing::{Destination, Destinations, Route, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
 use crate::reply::Reply;
 use crate::request::is_generic;
+
+/// The collection's name in the replies of pipelines that read none.
+pub(super) const COLLECTIONLESS: &str = "$cmd.aggregate";
 
 /// An aggregation on its way: a client's, or the one that a query on a view becomes.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +59,7 @@ pub(super) enum Part {
 /// Runs an aggregate.
 pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     let body = op.request.body;
-    check_arguments(body)?;
+    check_arguments(body, op.explain.is_some())?;
     let Some(collection) = op.request.target.as_str() else {
         return super::collectionless::aggregate(op).await;
     };
@@ -65,6 +69,10 @@ pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
     let array = pipeline_array(body)?;
     let stages = pipeline::parse(array)?;
+    if op.transaction.is_some() {
+        pipeline::check_in_transaction(&stages)?;
+    }
+    super::collectionless::check_on_collection(&stages)?;
     let options = options(body);
     let aggregation = Aggregation {
         ns: &ns,
@@ -77,6 +85,12 @@ pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
         allow_disk_use: body.get("allowDiskUse").map(Value::is_truthy),
         options: &options,
     };
+    if stages.iter().any(|stage| stage.name == "$changeStream") {
+        return super::change_stream::open(op, &aggregation).await;
+    }
+    if let Some(reply) = super::view::statistics_of_buckets(op, &aggregation).await? {
+        return Ok(reply);
+    }
     match run(op, &aggregation).await {
         Err(error) if error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod => {
             super::view::aggregate(op, &aggregation, &error).await
@@ -85,9 +99,34 @@ pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     }
 }
 
-/// Runs an aggregation until its routing is fresh.
+/// How an aggregation is run, decided on one routing snapshot.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) destinations: Destinations,
+    pub(super) how: How,
+    /// The pipeline when it is not as the client wrote it: its output is resolved.
+    pub(super) pipeline: Option<DocBuf>,
+    /// Collation of the collection.
+    pub(super) default_collation: Option<DocBuf>,
+    /// Shard that a merge must run on.
+    pub(super) merger: Option<ShardId>,
+    /// It writes its documents somewhere.
+    pub(super) writes: bool,
+}
+
+/// What is sent to whom.
+#[derive(Debug)]
+pub(super) enum How {
+    /// The client's pipeline to the primary shard.
+    Passthrough,
+    /// The whole pipeline to the one shard that is concerned.
+    Whole,
+    /// A part to each shard, the rest over their merged streams.
+    Cut(Split),
+}
+
+/// Runs (or explains) an aggregation until its routing is fresh.
 pub(super) async fn run(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
-    refuse_unbuilt(aggregation.stages)?;
     let mut retries = StaleRetries::of_read(op);
     loop {
         match attempt(op, aggregation).await {
@@ -98,52 +137,94 @@ pub(super) async fn run(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandRe
 }
 
 async fn attempt(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
-    let filter = pipeline::leading_match(aggregation.stages);
-    let Some((route, destinations)) =
-        op.router.target_read(op, aggregation.ns, filter, aggregation.collation).await?
-    else {
-        if aggregation.stages.first().is_some_and(|stage| stage.name == "$collStats") {
-            return Err(CommandError::new(
-                ErrorCode::NamespaceNotFound,
-                format!(
-                    "Unable to retrieve information for $collStats stage :: caused by :: database {} not found",
-                    aggregation.ns.db()
-                ),
-            ));
+    match plan(op, aggregation).await? {
+        Some(plan) => execute(op, aggregation, &plan).await,
+        None if op.explain.is_some() => Err(crate::ddl::scatter::database_not_found(aggregation.ns.db())),
+        None if aggregation.stages.first().is_some_and(|stage| stage.name == "$collStats") => {
+            let error = crate::ddl::scatter::database_not_found(aggregation.ns.db());
+            Err(error.context("Unable to retrieve information for $collStats stage"))
         }
-        return Ok(open::empty(aggregation.reply_ns));
-    };
-    super::output::check_target(op, aggregation).await?;
-    match route {
-        Route::Config | Route::Unsharded(_) => {
-            whole(op, aggregation, &route, &destinations, Part::Passthrough).await
-        }
-        Route::Sharded(_) if destinations.len() == 1 && !needs_primary(aggregation.stages) => {
-            whole(op, aggregation, &route, &destinations, Part::Whole).await
-        }
-        Route::Sharded(_) => cut(op, aggregation, &route, &destinations).await,
+        None => Ok(open::empty(aggregation.reply_ns)),
     }
 }
 
-/// `$out` belongs to the primary shard, whoever owns the data.
-fn needs_primary(stages: &[Stage<'_>]) -> bool {
-    stages.last().is_some_and(Stage::writes)
+/// Runs or explains what was planned.
+pub(super) async fn execute(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan) -> CommandResult<Reply> {
+    if op.explain.is_some() {
+        return super::explain::aggregate::explain(op, aggregation, plan).await;
+    }
+    match &plan.how {
+        How::Passthrough | How::Whole => whole(op, aggregation, plan).await,
+        How::Cut(split) => cut(op, aggregation, plan, split).await,
+    }
 }
 
-async fn whole(
-    op: &Op<'_>,
-    aggregation: &Aggregation<'_>,
-    route: &Route,
-    destinations: &Destinations,
-    part: Part,
-) -> CommandResult<Reply> {
-    let Some(destination) = destinations.first() else { return Ok(open::empty(aggregation.reply_ns)) };
+/// Targets and cuts. `None` when the database does not exist.
+async fn plan(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Option<Plan>> {
+    let filter = pipeline::leading_match(aggregation.stages);
+    let target = op.router.target_read(op, aggregation.ns, filter.as_doc(), aggregation.collation).await?;
+    let Some((route, destinations)) = target else { return Ok(None) };
+    let output = super::output::resolve(op, aggregation).await?;
+    let output_is_sharded = output.as_ref().is_some_and(|output| output.sharded);
+    let writes = output.is_some();
+    let sharded = matches!(route, Route::Sharded(_));
+    let pipeline = output
+        .filter(|_| sharded || output_is_sharded)
+        .map(|output| with_output(aggregation.stages, output.stage.as_doc()));
+    let stages = pipeline.as_ref().map(|pipeline| pipeline::trusted(pipeline.as_doc()));
+    let stages = stages.as_deref().unwrap_or(aggregation.stages);
+    let mut merger = None;
+    let how = if !sharded {
+        if output_is_sharded { How::Whole } else { How::Passthrough }
+    } else {
+        let primary = if writes && !output_is_sharded || stages.iter().any(joins) {
+            Some(op.router.database(aggregation.ns.db()).await?.primary.clone())
+        } else {
+            None
+        };
+        match &*destinations {
+            [only] if !writes || output_is_sharded || primary.as_ref() == Some(&only.shard) => How::Whole,
+            _ => {
+                let foreign = sharded_foreign(op, aggregation).await?;
+                let split =
+                    split(stages, |name| foreign.iter().any(|known| known == name), output_is_sharded);
+                if split.needs_primary(output_is_sharded) {
+                    merger = primary;
+                }
+                How::Cut(split)
+            }
+        }
+    };
+    let default_collation = route.default_collation().map(DocBuf::from);
+    Ok(Some(Plan { destinations, how, pipeline, default_collation, merger, writes }))
+}
+
+/// Stages that are run on the primary shard if they join collections that are not sharded.
+fn joins(stage: &Stage<'_>) -> bool {
+    matches!(stage.name, "$lookup" | "$facet")
+}
+
+/// The pipeline with another last stage.
+pub(super) fn with_output(stages: &[Stage<'_>], output: Doc<'_>) -> DocBuf {
+    let before = stages.split_last().map_or(&[][..], |(_, before)| before);
+    let stages: Vec<DocBuf> =
+        before.iter().map(|stage| stage.doc).chain(std::iter::once(output)).map(DocBuf::from).collect();
+    array_of(&stages)
+}
+
+async fn whole(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan) -> CommandResult<Reply> {
+    let Some(destination) = plan.destinations.first() else { return Ok(open::empty(aggregation.reply_ns)) };
     let batch = aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH);
-    let request = request(op, aggregation, route, aggregation.pipeline, batch, part);
+    let pipeline = plan.pipeline.as_ref().map_or(aggregation.pipeline, DocBuf::as_doc);
+    let part = if matches!(plan.how, How::Passthrough) { Part::Passthrough } else { Part::Whole };
+    let request = request(op, aggregation, plan, pipeline, batch, part);
     let mut request = request.finish_on(aggregation.ns.db(), |out| destination.versions.write(out))?;
     let set = op.router.shard_set(&destination.shard).await?;
-    let preference = op.read_preference()?;
-    let retry = if needs_primary(aggregation.stages) { Retry::Never } else { Retry::Idempotent };
+    let (preference, retry) = if plan.writes {
+        (ReadPreference::PRIMARY, Retry::Never)
+    } else {
+        (op.read_preference()?, Retry::Idempotent)
+    };
     let shard = &destination.shard;
     let answer = op.ask_set(shard, &set, &mut request, &preference, retry).await?;
     Ok(open::pass_through_as(op, shard, set, answer, aggregation.ns, aggregation.reply_ns, || {
@@ -151,24 +232,19 @@ async fn whole(
     }))
 }
 
-async fn cut(
-    op: &Op<'_>,
-    aggregation: &Aggregation<'_>,
-    route: &Route,
-    destinations: &Destinations,
-) -> CommandResult<Reply> {
-    let sharded = sharded_foreign(op, aggregation).await?;
-    let split = split(aggregation.stages, |name| sharded.iter().any(|known| known == name));
+async fn cut(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan, split: &Split) -> CommandResult<Reply> {
     let on_router = matches!(split.merge, Merge::Stream { .. } | Merge::Sum { .. });
     let part = if split.needs_merge { Part::Partial } else { Part::Plain };
-    let first_batch = if on_router { aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH) } else { 0 };
+    // What writes begins with its first batch: while cursors are opened, stale answers must cost nothing.
+    let first_batch =
+        if on_router && !plan.writes { aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH) } else { 0 };
     let pipeline = array_of(&split.shards);
-    let template = request(op, aggregation, route, pipeline.as_doc(), first_batch, part)
-        .template_on(aggregation.ns.db());
+    let template =
+        request(op, aggregation, plan, pipeline.as_doc(), first_batch, part).template_on(aggregation.ns.db());
     let opened = open::open_on_all(
         op,
         &template,
-        destinations,
+        &plan.destinations,
         aggregation.ns.db(),
         aggregation.ns.coll(),
         open::Partial::Refused,
@@ -176,12 +252,13 @@ async fn cut(
     .await?;
     match &split.merge {
         Merge::Stream { skip, limit } => {
-            merge_here::stream(op, aggregation, opened, split.order(), *skip, *limit).await
+            // Nothing comes out of what writes: its first batch is its end.
+            let batch_size = aggregation.batch_size.filter(|size| !plan.writes || *size > 0);
+            let aggregation = Aggregation { batch_size, ..*aggregation };
+            merge_here::stream(op, &aggregation, opened, split.order(), *skip, *limit).await
         }
         Merge::Sum { field, id } => merge_here::sum(op, aggregation, opened, field, id.as_deref()).await,
-        Merge::Stages(stages) => {
-            merge_on_shard::run(op, aggregation, route, destinations, opened, &split, stages).await
-        }
+        Merge::Stages(stages) => merge_on_shard::run(op, aggregation, plan, opened, split, stages).await,
     }
 }
 
@@ -203,14 +280,14 @@ async fn sharded_foreign(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandR
 pub(super) fn request<'a>(
     op: &'a Op<'a>,
     aggregation: &Aggregation<'_>,
-    route: &Route,
+    plan: &Plan,
     pipeline: Doc<'_>,
     batch_size: u64,
     part: Part,
 ) -> ShardRequest<'a> {
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + aggregation.options.len() + 128);
     let out = request.out();
-    splice::put_str(out, "aggregate", aggregation.ns.coll());
+    put_target(out, aggregation.ns);
     splice::put_array(out, "pipeline", pipeline);
     put_cursor(out, batch_size);
     if let Some(allow) = aggregation.allow_disk_use {
@@ -218,7 +295,7 @@ pub(super) fn request<'a>(
     }
     out.extend_from_slice(aggregation.options);
     put_variables(op, out, aggregation.variables, part);
-    if let Some(collation) = effective_collation(aggregation, route, part) {
+    if let Some(collation) = effective_collation(aggregation, plan, part) {
         splice::put_doc(out, "collation", collation.as_doc());
     }
     splice::put_bool(out, "fromMongos", part != Part::Passthrough);
@@ -226,7 +303,16 @@ pub(super) fn request<'a>(
         splice::put_bool(out, "needsMerge", true);
     }
     let request = request.read_concern();
-    if needs_primary(aggregation.stages) { request.write_concern() } else { request.no_write_concern() }
+    if plan.writes { request.write_concern() } else { request.no_write_concern() }
+}
+
+/// `aggregate: <collection>`, or 1 for pipelines that read none.
+pub(super) fn put_target(out: &mut BytesMut, ns: &Namespace) {
+    if ns.coll() == COLLECTIONLESS {
+        splice::put_i32(out, "aggregate", 1);
+    } else {
+        splice::put_str(out, "aggregate", ns.coll());
+    }
 }
 
 pub(super) fn put_cursor(out: &mut BytesMut, batch_size: u64) {
@@ -254,25 +340,18 @@ pub(super) fn put_variables(op: &Op<'_>, out: &mut BytesMut, variables: Option<D
 
 /// The client's collation, else the collection's; said explicitly to every shard (`simple` when there is none), so
 /// that all agree.
-pub(super) fn effective_collation(
-    aggregation: &Aggregation<'_>,
-    route: &Route,
-    part: Part,
-) -> Option<DocBuf> {
+pub(super) fn effective_collation(aggregation: &Aggregation<'_>, plan: &Plan, part: Part) -> Option<DocBuf> {
     if let Some(collation) = aggregation.collation {
         return Some(DocBuf::from(collation));
     }
     if part == Part::Passthrough {
         return None;
     }
-    Some(route.default_collation().map_or_else(
-        || {
-            let mut simple = DocBuf::new();
-            simple.append("locale", "simple");
-            simple
-        },
-        DocBuf::from,
-    ))
+    Some(plan.default_collation.clone().unwrap_or_else(|| {
+        let mut simple = DocBuf::new();
+        simple.append("locale", "simple");
+        simple
+    }))
 }
 
 /// An array of stages.
@@ -293,7 +372,7 @@ pub(super) fn any_of(destinations: &Destinations) -> Option<&Destination> {
 }
 
 /// Fields of the client's command that are neither read here nor generic.
-fn options(body: Doc<'_>) -> BytesMut {
+pub(super) fn options(body: Doc<'_>) -> BytesMut {
     let mut out = BytesMut::new();
     splice::copy_fields(body, &mut out, |name| match name {
         b"aggregate"
@@ -313,7 +392,7 @@ fn options(body: Doc<'_>) -> BytesMut {
 }
 
 /// What mongos refuses before it looks at the pipeline.
-fn check_arguments(body: Doc<'_>) -> CommandResult<()> {
+fn check_arguments(body: Doc<'_>, explained: bool) -> CommandResult<()> {
     if body.contains("exchange") {
         return Err(CommandError::new(ErrorCode(51028), "Cannot specify exchange option to a mongos"));
     }
@@ -331,10 +410,7 @@ fn check_arguments(body: Doc<'_>) -> CommandResult<()> {
             ));
         }
     }
-    if body.get("explain").is_some_and(Value::is_truthy) {
-        return Err(CommandError::not_supported("explain"));
-    }
-    if !body.contains("cursor") {
+    if !body.contains("cursor") && !explained {
         return Err(CommandError::failed_to_parse(
             "The 'cursor' option is required, except for aggregate with the explain argument",
         ));
@@ -364,17 +440,4 @@ pub(super) fn batch_size(body: Doc<'_>) -> CommandResult<Option<u64>> {
         Some(other) => Err(CommandError::wrong_type("aggregate.cursor", other, "object")),
         None => Ok(None),
     }
-}
-
-/// Stages that come with the next reads.
-fn refuse_unbuilt(stages: &[Stage<'_>]) -> CommandResult<()> {
-    for stage in stages {
-        if matches!(
-            stage.name,
-            "$changeStream" | "$currentOp" | "$listLocalSessions" | "$shardedDataDistribution"
-        ) {
-            return Err(CommandError::not_supported(stage.name));
-        }
-    }
-    Ok(())
 }

@@ -1,9 +1,17 @@
-//! `{aggregate: 1}`: pipelines that read no collection.
+//! Pipelines whose source is no collection: `{aggregate: 1}`, and what may only be run that way.
 
-use super::{aggregate, pipeline};
+use chunk_map::Namespace;
+use document::{Doc, DocBuf, Value, splice};
+
+use super::aggregate::{self, Aggregation, COLLECTIONLESS, How, Plan, array_of};
+use super::pipeline::{self, Stage};
+use super::split::split;
+use super::{change_stream, open};
 use crate::codes::ErrorCode;
 use crate::command::Op;
+use crate::ddl::scatter::every_shard;
 use crate::error::{CommandError, CommandResult};
+use crate::remote::routing::{Destination, Destinations, Versions};
 use crate::reply::Reply;
 
 /// Stages that need no collection.
@@ -12,28 +20,321 @@ const SOURCES: &[&str] = &[
     "$currentOp",
     "$documents",
     "$listLocalSessions",
-    "$listSessions",
     "$listCachedAndActiveUsers",
     "$shardedDataDistribution",
 ];
 
+/// What `$shardedDataDistribution` stands for (the server's router code, 6.0.5).
+const DISTRIBUTION: &[&str] = &["$_internalAllCollectionStats", "$group", "$lookup", "$match", "$project"];
+
+/// Refuses stages that read no collection on one.
+pub(super) fn check_on_collection(stages: &[Stage<'_>]) -> CommandResult<()> {
+    let refuse = |message: String| Err(CommandError::new(ErrorCode::InvalidNamespace, message));
+    match stages.first().map(|stage| stage.name) {
+        Some("$currentOp") => {
+            refuse("$currentOp must be run against the 'admin' database with {aggregate: 1}".to_owned())
+        }
+        Some("$documents") => refuse("'$documents' can only be run with {aggregate: 1}".to_owned()),
+        Some("$shardedDataDistribution") => refuse(
+            "$shardedDataDistribution must be run against the 'admin' database with {aggregate: 1}"
+                .to_owned(),
+        ),
+        Some(name @ ("$listLocalSessions" | "$listCachedAndActiveUsers")) => {
+            refuse(format!("{name} must be run against the database with {{aggregate: 1}}, not a collection"))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Runs `{aggregate: 1}`.
 pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
+    let body = op.request.body;
     if op.request.target.as_i64() != Some(1) {
         return Err(CommandError::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",
         ));
     }
-    let stages = pipeline::parse(aggregate::pipeline_array(op.request.body)?)?;
-    match stages.first() {
-        Some(first) if SOURCES.contains(&first.name) => Err(CommandError::not_supported(first.name)),
-        Some(first) => Err(CommandError::new(
-            ErrorCode::InvalidNamespace,
-            format!("{{aggregate: 1}} is not valid for '{}'; a collection is required.", first.name),
-        )),
-        None => Err(CommandError::new(
-            ErrorCode::InvalidNamespace,
-            "{aggregate: 1} is not valid for an empty pipeline.",
-        )),
+    let array = aggregate::pipeline_array(body)?;
+    let stages = pipeline::parse(array)?;
+    if op.transaction.is_some() {
+        pipeline::check_in_transaction(&stages)?;
     }
+    let not_valid = |what: &str| {
+        Err(CommandError::new(
+            ErrorCode::InvalidNamespace,
+            format!("{{aggregate: 1}} is not valid for {what}; a collection is required."),
+        ))
+    };
+    let Some(first) = stages.first() else { return not_valid("an empty pipeline") };
+    if !SOURCES.contains(&first.name) {
+        return not_valid(&format!("'{}'", first.name));
+    }
+    let ns = Namespace::new(op.request.db, COLLECTIONLESS);
+    let options = aggregate::options(body);
+    let aggregation = Aggregation {
+        ns: &ns,
+        reply_ns: ns.as_str(),
+        stages: &stages,
+        pipeline: array,
+        collation: body.get_doc("collation").filter(|collation| !collation.is_empty()),
+        variables: body.get_doc("let"),
+        batch_size: aggregate::batch_size(body)?,
+        allow_disk_use: body.get("allowDiskUse").map(Value::is_truthy),
+        options: &options,
+    };
+    match first.name {
+        "$changeStream" => change_stream::open(op, &aggregation).await,
+        "$currentOp" => current_op(op, &aggregation, first).await,
+        "$shardedDataDistribution" => data_distribution(op, &aggregation).await,
+        // A router keeps no sessions and no users of its own.
+        "$listLocalSessions" | "$listCachedAndActiveUsers" => on_documents(op, &aggregation, &[]).await,
+        _ => documents(op, &aggregation).await,
+    }
+}
+
+/// `$documents`: their pipeline runs on the primary shard, where it finds the database's collections.
+async fn documents(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
+    let database = match op.router.database(op.request.db).await {
+        Err(error) if error.code() == ErrorCode::NamespaceNotFound => {
+            return Ok(open::empty(aggregation.reply_ns));
+        }
+        other => other?,
+    };
+    let destination = if database.primary.is_config() {
+        let shards = every_shard(op).await?;
+        aggregate::any_of(&shards).cloned().ok_or_else(no_shards)?
+    } else {
+        Destination::primary(&database)
+    };
+    let output = super::output::resolve(op, aggregation).await?;
+    let pipeline =
+        output.as_ref().map(|output| aggregate::with_output(aggregation.stages, output.stage.as_doc()));
+    let plan = Plan {
+        destinations: Destinations::from_iter([destination]),
+        how: How::Whole,
+        pipeline,
+        default_collation: None,
+        merger: None,
+        writes: output.is_some(),
+    };
+    aggregate::execute(op, aggregation, &plan).await
+}
+
+/// The rest of a pipeline over documents that this router made.
+async fn on_documents(
+    op: &Op<'_>,
+    aggregation: &Aggregation<'_>,
+    documents: &[DocBuf],
+) -> CommandResult<Reply> {
+    let mut source = DocBuf::new();
+    // They are data: nothing in them is an expression.
+    source.append_doc("$documents", |w| {
+        w.array("$literal", documents, |w, index, document| w.put(index, document));
+    });
+    let rest = aggregation.stages.iter().skip(1).map(|stage| DocBuf::from(stage.doc));
+    let pipeline: Vec<DocBuf> = std::iter::once(source).chain(rest).collect();
+    let shards = every_shard(op).await?;
+    let destination = aggregate::any_of(&shards).cloned().ok_or_else(no_shards)?;
+    let plan = whole_on(Destinations::from_iter([destination]), array_of(&pipeline));
+    aggregate::execute(op, aggregation, &plan).await
+}
+
+fn no_shards() -> CommandError {
+    CommandError::new(ErrorCode::ShardNotFound, "No shards found")
+}
+
+const fn whole_on(destinations: Destinations, pipeline: DocBuf) -> Plan {
+    Plan {
+        destinations,
+        how: How::Whole,
+        pipeline: Some(pipeline),
+        default_collation: None,
+        merger: None,
+        writes: false,
+    }
+}
+
+/// A pipeline that every shard begins.
+async fn on_all_shards(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
+    let plan = Plan {
+        destinations: every_shard(op).await?,
+        how: How::Cut(split(aggregation.stages, |_| false, false)),
+        pipeline: None,
+        default_collation: None,
+        merger: None,
+        writes: false,
+    };
+    aggregate::execute(op, aggregation, &plan).await
+}
+
+async fn current_op(op: &Op<'_>, aggregation: &Aggregation<'_>, first: &Stage<'_>) -> CommandResult<Reply> {
+    if op.request.db != "admin" {
+        return Err(CommandError::new(
+            ErrorCode::InvalidNamespace,
+            "$currentOp must be run against the 'admin' database with {aggregate: 1}",
+        ));
+    }
+    let local = first.argument_doc().and_then(|spec| spec.get("localOps")).is_some_and(Value::is_truthy);
+    if local {
+        return on_documents(op, aggregation, &[this_operation(op)]).await;
+    }
+    on_all_shards(op, aggregation).await
+}
+
+/// This router's own operation that asks. (Others are not listed: they are visible on the shards they run on.)
+fn this_operation(op: &Op<'_>) -> DocBuf {
+    let mut doc = DocBuf::new();
+    doc.write(|w| {
+        w.put("type", "op");
+        w.put("host", op.router.settings().host.as_str());
+        w.put("desc", format!("conn{}", op.client.id()).as_str());
+        w.put("connectionId", op.client.id());
+        w.put("client", op.client.address().as_str());
+        if let Some(application) = op.client.application() {
+            w.put("appName", application);
+        }
+        w.put("active", true);
+        w.put("opid", op.client.id());
+        w.put("secs_running", 0_i64);
+        w.put("microsecs_running", 0_i64);
+        w.put("op", "command");
+        w.put("ns", format!("{}.{COLLECTIONLESS}", op.request.db).as_str());
+        w.put("command", op.request.body);
+        w.put("numYields", 0);
+    });
+    doc
+}
+
+/// `$shardedDataDistribution`: what each shard says of its collections, by collection, sharded ones only.
+async fn data_distribution(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
+    if op.request.db != "admin" {
+        return Err(CommandError::new(
+            ErrorCode::InvalidNamespace,
+            "$shardedDataDistribution must be run against the 'admin' database with {aggregate: 1}",
+        ));
+    }
+    let mut stages: Vec<DocBuf> = DISTRIBUTION.iter().map(|name| distribution_stage(name)).collect();
+    stages.extend(aggregation.stages.iter().skip(1).map(|stage| DocBuf::from(stage.doc)));
+    let array = array_of(&stages);
+    let stages = pipeline::trusted(array.as_doc());
+    let aggregation = Aggregation { stages: &stages, pipeline: array.as_doc(), ..*aggregation };
+    on_all_shards(op, &aggregation).await
+}
+
+fn distribution_stage(name: &str) -> DocBuf {
+    let path = |field: &str| format!("$storageStats.{field}");
+    let mut stage = DocBuf::new();
+    stage.append_doc(name, |w| match name {
+        "$_internalAllCollectionStats" => {
+            w.doc("stats", |w| {
+                w.doc("storageStats", |w| {
+                    w.put("verbose", false);
+                    w.put("waitForLock", true);
+                    w.put("numericOnly", false);
+                });
+            });
+        }
+        "$group" => {
+            w.put("_id", "$ns");
+            w.doc("shards", |w| {
+                w.doc("$push", |w| {
+                    w.doc("$let", |w| {
+                        w.doc("vars", |w| {
+                            w.doc("nOwnedDocs", |w| {
+                                let operands = [path("count"), path("numOrphanDocs")];
+                                w.array("$subtract", operands, |w, index, field| {
+                                    w.put(index, field.as_str());
+                                });
+                            });
+                        });
+                        w.doc("in", |w| {
+                            w.put("shardName", "$shard");
+                            w.put("numOrphanedDocs", path("numOrphanDocs").as_str());
+                            w.put("numOwnedDocuments", "$$nOwnedDocs");
+                            for (name, count) in [
+                                ("ownedSizeBytes", "$$nOwnedDocs".to_owned()),
+                                ("orphanedSizeBytes", path("numOrphanDocs")),
+                            ] {
+                                w.doc(name, |w| {
+                                    let factors = [path("avgObjSize"), count];
+                                    w.array("$multiply", factors, |w, index, field| {
+                                        w.put(index, field.as_str());
+                                    });
+                                });
+                            }
+                        });
+                    });
+                });
+            });
+        }
+        "$lookup" => {
+            w.doc("from", |w| {
+                w.put("db", "config");
+                w.put("coll", "collections");
+            });
+            w.put("as", "matchingShardedCollection");
+            w.put("localField", "_id");
+            w.put("foreignField", "_id");
+        }
+        "$match" => w.doc("matchingShardedCollection", |w| {
+            w.array("$ne", std::iter::empty::<i32>(), |w, index, item| w.put(index, item));
+        }),
+        _ => {
+            w.put("_id", false);
+            w.put("ns", "$_id");
+            w.put("shards", "$shards");
+        }
+    });
+    stage
+}
+
+/// Destinations of a pipeline on every shard that asks for no version.
+pub(super) fn unversioned(destinations: &Destinations) -> bool {
+    destinations.iter().all(|destination| matches!(destination.versions, Versions::None))
+}
+
+/// `currentOp`: the same as a command, with its other fields as the filter.
+pub async fn current_op_command(op: &Op<'_>) -> CommandResult<Reply> {
+    let body = op.request.body;
+    let flag = |name: &str| body.get(name).is_some_and(Value::is_truthy);
+    let mut source = DocBuf::new();
+    source.append_doc("$currentOp", |w| {
+        w.put("allUsers", !flag("$ownOps"));
+        w.put("idleConnections", flag("$all"));
+        w.put("truncateOps", true);
+    });
+    let mut filter = DocBuf::new();
+    for field in body.iter().skip(1) {
+        let own = matches!(field.name(), "$all" | "$ownOps" | "$truncateOps");
+        if !own && !crate::request::is_generic(field.name_bytes()) {
+            filter.append_elements(field.raw());
+        }
+    }
+    let mut matching = DocBuf::new();
+    matching.append("$match", &filter);
+    let array = array_of(&[source, matching]);
+    let stages = pipeline::trusted(array.as_doc());
+    let ns = Namespace::new("admin", COLLECTIONLESS);
+    let aggregation = Aggregation {
+        ns: &ns,
+        reply_ns: ns.as_str(),
+        stages: &stages,
+        pipeline: array.as_doc(),
+        collation: None,
+        variables: None,
+        // One document has to hold them all.
+        batch_size: u64::try_from(i64::MAX).ok(),
+        allow_disk_use: None,
+        options: &[],
+    };
+    let reply = on_all_shards(op, &aggregation).await?;
+    let cursor = reply.body().get_doc("cursor").unwrap_or(Doc::empty());
+    if let Some(id) = cursor.get_i64("id").filter(|id| *id != 0) {
+        drop(op.router.cursors().kill(id));
+    }
+    let found = cursor.get_array("firstBatch").unwrap_or(Doc::empty());
+    Ok(Reply::with_capacity(found.as_bytes().len(), |out| {
+        splice::put_array(out, "inprog", found);
+        splice::put_f64(out, "ok", 1.0);
+    }))
 }

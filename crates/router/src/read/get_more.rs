@@ -87,6 +87,9 @@ async fn next(
         deadline: if awaits { None } else { deadline },
         api: op.request.generic.api,
     };
+    if checked_out.owner.change_stream.is_some() {
+        return change_stream(op, checked_out, collection, batch_size, max_time).await;
+    }
     if checked_out.cursor.pass_through().is_some() {
         return forward(op, checked_out, options, deadline).await;
     }
@@ -102,6 +105,34 @@ async fn next(
         super::open::finish_cursor(out, document, id, &namespace, None, false);
     });
     Ok((reply, end))
+}
+
+/// Events of a change stream.
+async fn change_stream(
+    op: &Op<'_>,
+    checked_out: &mut CheckedOut<'_>,
+    collection: &str,
+    batch_size: Option<u64>,
+    max_time: Option<u32>,
+) -> CommandResult<(Reply, BatchEnd)> {
+    let id = checked_out.id();
+    let wait = max_time.map_or(DEFAULT_AWAIT, |ms| Duration::from_millis(u64::from(ms)));
+    let mut events = BytesMut::new();
+    let Some(stream) = checked_out.owner.change_stream.as_mut() else {
+        return Err(CommandError::new(ErrorCode::CursorNotFound, "the cursor has no stream"));
+    };
+    let batch =
+        stream.next_batch(op, &mut events, batch_size, wait).await.map_err(super::change_stream::labelled)?;
+    let namespace = format!("{}.{collection}", op.request.db);
+    let reply = Reply::with_capacity(events.len() + 256, |out| {
+        let document = splice::open_doc(out, "cursor");
+        let array = splice::open_array(out, "nextBatch");
+        out.extend_from_slice(&events);
+        array.finish(out);
+        splice::put_doc(out, "postBatchResumeToken", batch.token.as_doc());
+        super::open::finish_cursor(out, document, if batch.ended { 0 } else { id }, &namespace, None, false);
+    });
+    Ok((reply, if batch.ended { BatchEnd::Exhausted } else { BatchEnd::More }))
 }
 
 /// One shard and nothing to merge: its answer is passed on in the buffer it came in.

@@ -5,7 +5,9 @@
 
 use document::{DocBuf, DocWriter, splice};
 
-use super::aggregate::{Aggregation, Part, any_of, array_of, effective_collation, put_cursor, put_variables};
+use super::aggregate::{
+    Aggregation, Part, Plan, any_of, array_of, effective_collation, put_cursor, put_target, put_variables,
+};
 use super::find_spec::DEFAULT_FIRST_BATCH;
 use super::open::{self, Opened};
 use super::split::Split;
@@ -13,7 +15,7 @@ use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::cursor::{CursorKind, ShardCursor};
 use crate::error::{CommandError, CommandResult};
-use crate::remote::routing::{Destinations, Route};
+use crate::remote::routing::Destinations;
 use crate::remote::{Retry, ShardRequest};
 use crate::reply::Reply;
 
@@ -21,14 +23,13 @@ use crate::reply::Reply;
 pub(super) async fn run(
     op: &Op<'_>,
     aggregation: &Aggregation<'_>,
-    route: &Route,
-    destinations: &Destinations,
+    plan: &Plan,
     opened: Opened,
     split: &Split,
     stages: &[DocBuf],
 ) -> CommandResult<Reply> {
     let mut opened = opened;
-    let reply = merge(op, aggregation, route, destinations, &opened, split, stages).await?;
+    let reply = merge(op, aggregation, plan, &opened, split, stages).await?;
     // The cursors belong to the merging shard now.
     opened.streams.iter_mut().for_each(crate::cursor::ShardCursor::release);
     Ok(reply.at(opened.operation_time))
@@ -37,41 +38,44 @@ pub(super) async fn run(
 async fn merge(
     op: &Op<'_>,
     aggregation: &Aggregation<'_>,
-    route: &Route,
-    destinations: &Destinations,
+    plan: &Plan,
     opened: &Opened,
     split: &Split,
     stages: &[DocBuf],
 ) -> CommandResult<Reply> {
-    let shard = if needs_primary(stages) {
-        op.router.database(aggregation.ns.db()).await?.primary.clone()
-    } else {
-        let any = any_of(destinations)
-            .ok_or_else(|| CommandError::new(ErrorCode::InternalError, "no shard to merge on"))?;
-        any.shard.clone()
+    let shard = match &plan.merger {
+        Some(merger) => merger.clone(),
+        None => {
+            let any = any_of(&plan.destinations)
+                .ok_or_else(|| CommandError::new(ErrorCode::InternalError, "no shard to merge on"))?;
+            any.shard.clone()
+        }
     };
-    let mut pipeline = vec![merge_cursors(op, aggregation, destinations, &opened.streams, split)];
+    let mut pipeline = vec![merge_cursors(op, aggregation, &plan.destinations, &opened.streams, split)];
     pipeline.extend(stages.iter().cloned());
     let pipeline = array_of(&pipeline);
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + 256);
     let out = request.out();
-    splice::put_str(out, "aggregate", aggregation.ns.coll());
+    put_target(out, aggregation.ns);
     splice::put_array(out, "pipeline", pipeline.as_doc());
     put_cursor(out, aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH));
     if let Some(allow) = aggregation.allow_disk_use {
         splice::put_bool(out, "allowDiskUse", allow);
     }
     put_variables(op, out, aggregation.variables, Part::Partial);
-    if let Some(collation) = effective_collation(aggregation, route, Part::Partial) {
+    if let Some(collation) = effective_collation(aggregation, plan, Part::Partial) {
         splice::put_doc(out, "collation", collation.as_doc());
     }
     splice::put_bool(out, "fromMongos", true);
-    let writes = aggregation.stages.last().is_some_and(super::pipeline::Stage::writes);
     let request = request.read_concern();
-    let request = if writes { request.write_concern() } else { request.no_write_concern() };
+    let request = if plan.writes { request.write_concern() } else { request.no_write_concern() };
     let ignored = chunk_map::ChunkVersion::IGNORED.to_document();
-    let mut request = request
-        .finish_on(aggregation.ns.db(), |out| splice::put_element(out, 0x03, "shardVersion", &ignored))?;
+    let unversioned = super::collectionless::unversioned(&plan.destinations);
+    let mut request = request.finish_on(aggregation.ns.db(), |out| {
+        if !unversioned {
+            splice::put_element(out, 0x03, "shardVersion", &ignored);
+        }
+    })?;
     let set = op.router.shard_set(&shard).await?;
     let preference = topology::ReadPreference::PRIMARY;
     // Never asked twice: the first attempt took the cursors.
@@ -79,14 +83,6 @@ async fn merge(
     Ok(open::pass_through_as(op, &shard, set, answer, aggregation.ns, aggregation.reply_ns, || {
         open::owner(op, aggregation.reply_ns, CursorKind::Normal, false)
     }))
-}
-
-/// Stages that must run where the database's unsharded collections are.
-fn needs_primary(stages: &[DocBuf]) -> bool {
-    stages
-        .iter()
-        .filter_map(|stage| stage.as_doc().first())
-        .any(|field| matches!(field.name(), "$lookup" | "$graphLookup" | "$out" | "$merge" | "$facet"))
 }
 
 /// `{$mergeCursors: {...}}` over the opened cursors.

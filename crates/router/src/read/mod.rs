@@ -5,16 +5,23 @@
 //! - [`count`], [`distinct`]: one answer a shard, added up or united.
 //! - `open`: what the two openers share: the fan-out and its first batches.
 //! - `pipeline`, `split`: what of an aggregation each shard does; `merge_here`, `merge_on_shard`: the rest of it.
+//! - [`explain`]: what shards would do with any of these, in mongos's shapes.
+//! - [`collectionless`], [`map_reduce`], [`kill_op`]: what reads no collection, or is translated.
+//! - `change_stream`: events of all shards in the order of cluster time.
 //! - `view`: queries on views, as aggregations on what is under them.
 
 pub mod aggregate;
-mod collectionless;
+mod change_stream;
+pub mod collectionless;
 pub mod count;
 pub mod distinct;
+pub mod explain;
 pub mod find;
 mod find_spec;
 pub mod get_more;
 pub mod kill_cursors;
+pub mod kill_op;
+pub mod map_reduce;
 mod merge_here;
 mod merge_on_shard;
 pub(crate) mod open;
@@ -22,3 +29,5 @@ mod output;
 mod pipeline;
 mod split;
 mod view;
+
+pub(crate) use change_stream::ChangeStream;

@@ -283,6 +283,7 @@ pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: 
         time_left: op
             .deadline
             .map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now())),
+        change_stream: None,
     }
 }
 

@@ -1,6 +1,6 @@
 //! An aggregation pipeline as far as a router must understand it.
 
-use document::{Doc, Field, Value};
+use document::{Doc, DocBuf, Field, Value};
 
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
@@ -24,6 +24,16 @@ const MAX_NESTED_PIPELINES: usize = 50;
 /// Parses the array of stages; refuses what a client may not send.
 pub(super) fn parse(pipeline: Doc<'_>) -> CommandResult<Vec<Stage<'_>>> {
     parse_at(pipeline, 0)
+}
+
+/// The stages of a pipeline that servers or this router made: internal ones (`$_internalUnpackBucket`) are in their
+/// place there.
+pub(super) fn trusted(pipeline: Doc<'_>) -> Vec<Stage<'_>> {
+    pipeline
+        .iter()
+        .filter_map(|element| element.value().as_doc())
+        .filter_map(|doc| doc.first().map(|field| Stage { doc, name: field.name(), argument: field.value() }))
+        .collect()
 }
 
 fn parse_at(pipeline: Doc<'_>, depth: usize) -> CommandResult<Vec<Stage<'_>>> {
@@ -148,15 +158,57 @@ fn foreign_of<'a>(stages: Doc<'a>, found: &mut Vec<&'a str>) {
     }
 }
 
-/// The part of a filter that may decide targeting: the leading `$match` stages.
-pub(super) fn leading_match<'a>(stages: &[Stage<'a>]) -> Doc<'a> {
-    match stages.first() {
-        Some(stage) if stage.name == "$match" => stage.argument_doc().unwrap_or(Doc::empty()),
-        Some(stage) if stage.name == "$geoNear" => {
-            stage.argument_doc().and_then(|near| near.get_doc("query")).unwrap_or(Doc::empty())
-        }
-        _ => Doc::empty(),
+/// Refuses stages that may not stand in a transaction (6.0). Shards say the same, but not of a part that never reaches
+/// them.
+pub(super) fn check_in_transaction(stages: &[Stage<'_>]) -> CommandResult<()> {
+    let refused = stages.iter().find(|stage| {
+        matches!(
+            stage.name,
+            "$out"
+                | "$merge"
+                | "$indexStats"
+                | "$collStats"
+                | "$planCacheStats"
+                | "$currentOp"
+                | "$listSessions"
+                | "$listLocalSessions"
+                | "$changeStream"
+                | "$unionWith"
+                | "$shardedDataDistribution"
+        )
+    });
+    match refused {
+        Some(stage) => Err(CommandError::new(
+            ErrorCode(263),
+            format!("Stage not supported inside of a multi-document transaction: {}", stage.name),
+        )),
+        None => Ok(()),
     }
+}
+
+/// The filter that decides targeting: the leading `$match` stages, sorts between them left out (they change nothing about
+/// what matches).
+pub(super) fn leading_match(stages: &[Stage<'_>]) -> DocBuf {
+    if let Some(near) = stages.first().filter(|stage| stage.name == "$geoNear") {
+        let query = near.argument_doc().and_then(|near| near.get_doc("query"));
+        return DocBuf::from(query.unwrap_or(Doc::empty()));
+    }
+    let mut filters = stages
+        .iter()
+        .take_while(|stage| matches!(stage.name, "$match" | "$sort"))
+        .filter(|stage| stage.name == "$match")
+        .filter_map(Stage::argument_doc)
+        .filter(|filter| !filter.is_empty());
+    let Some(first) = filters.next() else { return DocBuf::new() };
+    let rest: Vec<Doc<'_>> = filters.collect();
+    if rest.is_empty() {
+        return DocBuf::from(first);
+    }
+    let mut all = DocBuf::new();
+    all.write(|w| {
+        w.array("$and", std::iter::once(first).chain(rest), |w, index, filter: Doc<'_>| w.put(index, filter));
+    });
+    all
 }
 
 #[cfg(test)]

@@ -42,6 +42,32 @@ impl Split {
     pub(super) fn order(&self) -> Order {
         self.sort.as_ref().map_or(Order::Any, |sort| Order::by(sort.as_doc()))
     }
+
+    /// A sum of counts as the stage that a merge by stages would be, for explain.
+    pub(super) fn explained_sum(&self) -> Vec<DocBuf> {
+        let Merge::Sum { field, id } = &self.merge else { return Vec::new() };
+        let mut stage = DocBuf::new();
+        stage.append_doc("$group", |w| {
+            if id.is_some() {
+                w.put("_id", "$$ROOT._id");
+            } else {
+                w.put("_id", Value::Null);
+            }
+            w.doc(field, |w| w.put("$sum", format!("$$ROOT.{field}").as_str()));
+            w.put("$doingMerge", true);
+        });
+        vec![stage]
+    }
+
+    /// Must the merge run where the database's unsharded collections are?
+    pub(super) fn needs_primary(&self, output_is_sharded: bool) -> bool {
+        let Merge::Stages(stages) = &self.merge else { return false };
+        stages.iter().filter_map(|stage| stage.as_doc().first()).any(|field| match field.name() {
+            "$lookup" | "$graphLookup" | "$out" | "$facet" => true,
+            "$merge" => !output_is_sharded,
+            _ => false,
+        })
+    }
 }
 
 /// Stages that each shard can run on its own documents.
@@ -60,6 +86,11 @@ fn is_streaming(name: &str) -> bool {
             | "$indexStats"
             | "$collStats"
             | "$planCacheStats"
+            | "$currentOp"
+            | "$listSessions"
+            | "$_internalUnpackBucket"
+            | "$_internalConvertBucketIndexStats"
+            | "$_internalAllCollectionStats"
     )
 }
 
@@ -79,8 +110,13 @@ const MERGEABLE: &[&str] = &[
 ];
 
 /// Cuts a pipeline for several shards. `foreign_is_sharded` tells of a collection of the same database whether every
-/// shard may join it by itself (a sharded one: as mongos, the others are joined on the primary shard).
-pub(super) fn split(stages: &[Stage<'_>], foreign_is_sharded: impl Fn(&str) -> bool) -> Split {
+/// shard may join it by itself (a sharded one: as mongos, the others are joined on the primary shard);
+/// `output_is_sharded` of a last `$merge` whether each shard may write its own documents.
+pub(super) fn split(
+    stages: &[Stage<'_>],
+    foreign_is_sharded: impl Fn(&str) -> bool,
+    output_is_sharded: bool,
+) -> Split {
     let mut shards: Vec<DocBuf> = Vec::new();
     for (index, stage) in stages.iter().enumerate() {
         let rest = stages.get(index + 1..).unwrap_or_default();
@@ -88,10 +124,11 @@ pub(super) fn split(stages: &[Stage<'_>], foreign_is_sharded: impl Fn(&str) -> b
             name if is_streaming(name) => shards.push(DocBuf::from(stage.doc)),
             "$graphLookup" => shards.push(DocBuf::from(stage.doc)),
             "$lookup" if joins_sharded(stage, &foreign_is_sharded) => shards.push(DocBuf::from(stage.doc)),
+            "$merge" if output_is_sharded => shards.push(DocBuf::from(stage.doc)),
             "$sort" => {
                 let Some(pattern) = stage.argument_doc() else { break };
                 shards.push(DocBuf::from(stage.doc));
-                return after_sort(shards, DocBuf::from(pattern), rest);
+                return merged(shards, Some(DocBuf::from(pattern)), None, rest);
             }
             "$sample" => {
                 let Some(size) = stage.argument_doc().and_then(|sample| sample.get_i64("size")) else {
@@ -100,9 +137,8 @@ pub(super) fn split(stages: &[Stage<'_>], foreign_is_sharded: impl Fn(&str) -> b
                 shards.push(DocBuf::from(stage.doc));
                 let mut sort = DocBuf::new();
                 sort.append("$rand", -1);
-                let mut merge = vec![limit_stage(u64::try_from(size).unwrap_or(0))];
-                merge.extend(rest.iter().map(|stage| DocBuf::from(stage.doc)));
-                return Split { shards, sort: Some(sort), merge: Merge::Stages(merge), needs_merge: true };
+                let limit = u64::try_from(size).unwrap_or(0);
+                return merged(shards, Some(sort), Some(limit), rest);
             }
             "$geoNear" => {
                 let distance = stage.argument_doc().and_then(|near| near.get_str("distanceField"));
@@ -110,9 +146,9 @@ pub(super) fn split(stages: &[Stage<'_>], foreign_is_sharded: impl Fn(&str) -> b
                 let mut sort = DocBuf::new();
                 sort.append(distance, 1);
                 shards.push(DocBuf::from(stage.doc));
-                return after_sort(shards, sort, rest);
+                return merged(shards, Some(sort), None, rest);
             }
-            "$limit" | "$skip" => return after_stream(shards, None, stages.get(index..).unwrap_or_default()),
+            "$limit" | "$skip" => return merged(shards, None, None, stages.get(index..).unwrap_or_default()),
             "$group" => {
                 if let Some(merge) = count_group(stage).filter(|_| rest.is_empty()) {
                     shards.push(DocBuf::from(stage.doc));
@@ -154,22 +190,35 @@ fn joins_sharded(stage: &Stage<'_>, foreign_is_sharded: &impl Fn(&str) -> bool) 
     !foreign.is_empty() && foreign.into_iter().all(foreign_is_sharded)
 }
 
-/// The shards sort; streaming stages behind the sort that keep its paths follow it there.
-fn after_sort(mut shards: Vec<DocBuf>, sort: DocBuf, rest: &[Stage<'_>]) -> Split {
-    // `$limit` and `$skip` right behind the sort bound what each shard must send.
-    let (skip, limit, left) = skip_and_limit(rest);
+/// What follows once the merged stream's order is known: the shards are told the limit, stages that change each document
+/// for itself follow them there, skip and limit are applied once to the merged stream.
+fn merged(
+    mut shards: Vec<DocBuf>,
+    sort: Option<DocBuf>,
+    mut limit: Option<u64>,
+    mut rest: &[Stage<'_>],
+) -> Split {
+    let mut skip = 0_u64;
+    loop {
+        let left;
+        (skip, limit, left) = skip_and_limit(skip, limit, rest);
+        rest = left;
+        let Some((stage, behind)) = rest.split_first() else { break };
+        // The sort key travels beside the document, so a stage may change what was sorted by. What drops documents
+        // would change what skip and limit count.
+        let unbounded = skip == 0 && limit.is_none();
+        if !(reshapes(stage) || (unbounded && matches!(stage.name, "$match" | "$redact"))) {
+            break;
+        }
+        shards.push(DocBuf::from(stage.doc));
+        rest = behind;
+    }
     if let Some(limit) = limit {
         shards.push(limit_stage(limit.saturating_add(skip)));
     }
-    if left.is_empty() {
-        return Split { shards, sort: Some(sort), merge: Merge::Stream { skip, limit }, needs_merge: true };
-    }
-    // The sort key travels beside the document, so stages that only reshape may run on the shards.
-    let reshaping = left.iter().take_while(|stage| reshapes(stage)).count();
-    let (reshape, left) = left.split_at(reshaping);
-    shards.extend(reshape.iter().map(|stage| DocBuf::from(stage.doc)));
-    if left.is_empty() {
-        return Split { shards, sort: Some(sort), merge: Merge::Stream { skip, limit }, needs_merge: true };
+    if rest.is_empty() {
+        let needs_merge = sort.is_some();
+        return Split { shards, sort, merge: Merge::Stream { skip, limit }, needs_merge };
     }
     let mut merge = Vec::new();
     if skip > 0 {
@@ -178,8 +227,8 @@ fn after_sort(mut shards: Vec<DocBuf>, sort: DocBuf, rest: &[Stage<'_>]) -> Spli
     if let Some(limit) = limit {
         merge.push(limit_stage(limit));
     }
-    merge.extend(left.iter().map(|stage| DocBuf::from(stage.doc)));
-    Split { shards, sort: Some(sort), merge: Merge::Stages(merge), needs_merge: true }
+    merge.extend(rest.iter().map(|stage| DocBuf::from(stage.doc)));
+    Split { shards, sort, merge: Merge::Stages(merge), needs_merge: true }
 }
 
 /// One document in, one document out, its order unchanged.
@@ -187,29 +236,12 @@ fn reshapes(stage: &Stage<'_>) -> bool {
     matches!(stage.name, "$project" | "$addFields" | "$set" | "$unset" | "$replaceRoot" | "$replaceWith")
 }
 
-/// `$skip` and `$limit` at the head of what is left: applied once, to the merged stream.
-fn after_stream(mut shards: Vec<DocBuf>, sort: Option<DocBuf>, rest: &[Stage<'_>]) -> Split {
-    let (skip, limit, left) = skip_and_limit(rest);
-    if let Some(limit) = limit {
-        shards.push(limit_stage(limit.saturating_add(skip)));
-    }
-    if left.is_empty() {
-        return Split { shards, sort, merge: Merge::Stream { skip, limit }, needs_merge: false };
-    }
-    let mut merge = Vec::new();
-    if skip > 0 {
-        merge.push(skip_stage(skip));
-    }
-    if let Some(limit) = limit {
-        merge.push(limit_stage(limit));
-    }
-    merge.extend(left.iter().map(|stage| DocBuf::from(stage.doc)));
-    Split { shards, sort, merge: Merge::Stages(merge), needs_merge: true }
-}
-
 /// Takes leading `$skip`s and `$limit`s together. Stops where their order would no longer be one skip and one limit.
-fn skip_and_limit<'s, 'a>(stages: &'s [Stage<'a>]) -> (u64, Option<u64>, &'s [Stage<'a>]) {
-    let (mut skip, mut limit) = (0_u64, None::<u64>);
+fn skip_and_limit<'s, 'a>(
+    mut skip: u64,
+    mut limit: Option<u64>,
+    stages: &'s [Stage<'a>],
+) -> (u64, Option<u64>, &'s [Stage<'a>]) {
     for (index, stage) in stages.iter().enumerate() {
         match (stage.name, stage.argument_count()) {
             ("$skip", Some(n)) => match limit {
@@ -222,11 +254,6 @@ fn skip_and_limit<'s, 'a>(stages: &'s [Stage<'a>]) -> (u64, Option<u64>, &'s [St
             },
             ("$limit", Some(n)) if n > 0 => limit = Some(limit.map_or(n, |limit| limit.min(n))),
             _ => return (skip, limit, stages.get(index..).unwrap_or_default()),
-        }
-        if limit == Some(0) {
-            // Nothing is left: let the shards' ordinary stages say so.
-            let rest = stages.get(index + 1..).unwrap_or_default();
-            return (skip, limit, rest);
         }
     }
     (skip, limit, &[])
@@ -261,19 +288,65 @@ fn merging_group(group: Doc<'_>) -> Option<DocBuf> {
         if accumulator.iter().count() != 1 {
             return None;
         }
-        let partial = format!("$$ROOT.{}", field.name());
-        let operator = match operator.name() {
-            // `$count` takes no argument; its partial is that of `$sum`.
-            "$count" => "$sum",
-            name if MERGEABLE.contains(&name) => name,
-            _ => return None,
-        };
-        merging.append_doc(field.name(), |w| w.put(operator, partial.as_str()));
+        merge_accumulator(&mut merging, field.name(), operator)?;
     }
     merging.append("$doingMerge", true);
     let mut stage = DocBuf::new();
     stage.append("$group", &merging);
     Some(stage)
+}
+
+/// The accumulator that unites partial results of `operator`, which stand in the field `name`.
+fn merge_accumulator(merging: &mut DocBuf, name: &str, operator: document::Field<'_>) -> Option<()> {
+    let partial = format!("$$ROOT.{name}");
+    let partial = partial.as_str();
+    let spec = operator.value().as_doc();
+    // An expression might need what only whole documents have.
+    let constant = |name: &str| spec.and_then(|spec| spec.field(name)).filter(|n| n.value().is_number());
+    match operator.name() {
+        // `$count` takes no argument; its partial is that of `$sum`.
+        "$count" => merging.append_doc(name, |w| w.put("$sum", partial)),
+        known if MERGEABLE.contains(&known) => merging.append_doc(name, |w| w.put(known, partial)),
+        known @ ("$top" | "$bottom") => {
+            let sort = spec?.field("sortBy")?;
+            merging.append_doc(name, |w| {
+                w.doc(known, |w| {
+                    w.elements(sort.raw());
+                    w.put("output", partial);
+                });
+            })
+        }
+        known @ ("$topN" | "$bottomN") => {
+            let (sort, n) = (spec?.field("sortBy")?, constant("n")?);
+            merging.append_doc(name, |w| {
+                w.doc(known, |w| {
+                    w.elements(n.raw());
+                    w.elements(sort.raw());
+                    w.put("output", partial);
+                });
+            })
+        }
+        known @ ("$firstN" | "$lastN" | "$maxN" | "$minN") => {
+            let n = constant("n")?;
+            merging.append_doc(name, |w| {
+                w.doc(known, |w| {
+                    w.elements(n.raw());
+                    w.put("input", partial);
+                });
+            })
+        }
+        known @ "$_internalJsReduce" => {
+            let reduce = spec?.field("eval")?;
+            merging.append_doc(name, |w| {
+                w.doc(known, |w| {
+                    w.put("data", partial);
+                    w.elements(reduce.raw());
+                });
+            })
+        }
+        _ => return None,
+    };
+    Some(())
 }
 
 fn with_merging_group(shards: Vec<DocBuf>, merging: DocBuf, rest: &[Stage<'_>]) -> Split {
@@ -306,7 +379,7 @@ mod tests {
     fn split_of(pipeline: &bson::RawDocumentBuf) -> (Vec<String>, Option<String>, String) {
         let array = pipeline.get_array("p").unwrap();
         let stages = super::super::pipeline::parse(Doc::new(array.as_bytes()).unwrap()).unwrap();
-        let split = split(&stages, |name| name == "sharded");
+        let split = split(&stages, |name| name == "sharded", true);
         let names = |stages: &[DocBuf]| -> Vec<String> {
             stages.iter().map(|stage| stage.as_doc().first().unwrap().name().to_owned()).collect()
         };
@@ -341,10 +414,28 @@ mod tests {
             (bson::rawdoc! { "p": [{ "$count": "c" }] }, "$count", "sum c"),
             (bson::rawdoc! { "p": [{ "$group": { "_id": "$a", "n": { "$sum": 1 } } }] }, "$group", "$group"),
             (bson::rawdoc! { "p": [{ "$group": { "_id": "$a", "n": { "$top": {} } } }] }, "", "$group"),
+            (
+                bson::rawdoc! { "p": [{ "$group": { "_id": "$a", "n": { "$topN": { "n": 2, "sortBy": {}, "output": "$x" } } } }] },
+                "$group",
+                "$group",
+            ),
+            (
+                bson::rawdoc! { "p": [{ "$group": { "_id": "$a", "n": { "$maxN": { "n": "$q", "input": "$x" } } } }] },
+                "",
+                "$group",
+            ),
             (bson::rawdoc! { "p": [{ "$match": {} }, { "$facet": {} }] }, "$match", "$facet"),
             (bson::rawdoc! { "p": [{ "$lookup": { "from": "sharded" } }] }, "$lookup", "stream 0 None"),
             (bson::rawdoc! { "p": [{ "$lookup": { "from": "other" } }] }, "", "$lookup"),
-            (bson::rawdoc! { "p": [{ "$sample": { "size": 4 } }] }, "$sample", "$limit"),
+            (bson::rawdoc! { "p": [{ "$sample": { "size": 4 } }] }, "$sample,$limit", "stream 0 Some(4)"),
+            (
+                bson::rawdoc! { "p": [{ "$sort": { "a": 1 } }, { "$match": {} }, { "$set": { "a": 1 } }, { "$limit": 3 }, { "$unset": "b" }, { "$skip": 1 }] },
+                "$sort,$match,$set,$unset,$limit",
+                "stream 1 Some(2)",
+            ),
+            (bson::rawdoc! { "p": [{ "$limit": 3 }, { "$match": {} }] }, "$limit", "$limit,$match"),
+            (bson::rawdoc! { "p": [{ "$match": {} }, { "$merge": {} }] }, "$match,$merge", "stream 0 None"),
+            (bson::rawdoc! { "p": [{ "$limit": 3 }, { "$merge": {} }] }, "$limit", "$limit,$merge"),
         ] {
             let (on_shards, _, merged) = split_of(&pipeline);
             assert_eq!((on_shards.join(",").as_str(), merged.as_str()), (shards, merge), "{pipeline:?}");

@@ -8,10 +8,11 @@ use document::{Doc, DocBuf, DocWriter, Value};
 
 use super::aggregate::{self, Aggregation};
 use super::find_spec::FindSpec;
-use super::pipeline::Stage;
+use super::pipeline;
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
+use crate::remote::routing::Route;
 use crate::reply::Reply;
 
 /// A view, down to the collection under it.
@@ -26,9 +27,15 @@ impl Resolved {
         let malformed =
             || CommandError::new(ErrorCode::InternalError, "a shard's answer has no resolved view");
         let view = error.extra().get_doc("resolvedView").ok_or_else(malformed)?;
+        // What servers say of a series beside its view, they read in its first stage.
+        let unmixed = view.get("timeseriesMayContainMixedData").is_some_and(|mixed| !mixed.is_truthy());
+        let mut pipeline = DocBuf::from(view.get_array("pipeline").ok_or_else(malformed)?);
+        if unmixed {
+            pipeline = assuming_one_schema(pipeline.as_doc());
+        }
         Ok(Self {
             ns: view.get_str("ns").and_then(Namespace::parse).ok_or_else(malformed)?,
-            pipeline: DocBuf::from(view.get_array("pipeline").ok_or_else(malformed)?),
+            pipeline,
             collation: view.get_doc("collation").map(DocBuf::from),
         })
     }
@@ -54,7 +61,7 @@ impl Resolved {
         allow_disk_use: Option<bool>,
     ) -> CommandResult<Reply> {
         let array = self.with(stages);
-        let stages = stages_of(array.as_doc());
+        let stages = pipeline::trusted(array.as_doc());
         let reply_ns = op.namespace()?;
         let aggregation = Aggregation {
             ns: &self.ns,
@@ -72,19 +79,64 @@ impl Resolved {
     }
 }
 
-/// The stages of a pipeline that servers made: internal ones (`$_internalUnpackBucket`) are in their place here.
-fn stages_of(array: Doc<'_>) -> Vec<Stage<'_>> {
-    array
+/// The pipeline of a series whose buckets hold values of one type a field: lets shards use the buckets' bounds.
+fn assuming_one_schema(pipeline: Doc<'_>) -> DocBuf {
+    let stages: Vec<DocBuf> = pipeline
         .iter()
-        .filter_map(|element| element.value().as_doc())
-        .filter_map(|doc| doc.first().map(|field| Stage { doc, name: field.name(), argument: field.value() }))
-        .collect()
+        .filter_map(|stage| stage.value().as_doc())
+        .map(|stage| match stage.get_doc("$_internalUnpackBucket") {
+            Some(unpack) => {
+                let mut assuming = DocBuf::new();
+                assuming.append_doc("$_internalUnpackBucket", |w| {
+                    w.elements(unpack.elements());
+                    if !unpack.contains("assumeNoMixedSchemaData") {
+                        w.put("assumeNoMixedSchemaData", true);
+                    }
+                });
+                assuming
+            }
+            None => DocBuf::from(stage),
+        })
+        .collect();
+    aggregate::array_of(&stages)
 }
 
 fn stage<'v>(name: &str, value: impl Into<Value<'v>>) -> DocBuf {
     let mut stage = DocBuf::new();
     stage.append(name, value);
     stage
+}
+
+/// Statistics of a sharded time series are those of its buckets: a shard does not resolve the name for these stages.
+pub(super) async fn statistics_of_buckets(
+    op: &Op<'_>,
+    client: &Aggregation<'_>,
+) -> CommandResult<Option<Reply>> {
+    let Some((first, rest)) = client.stages.split_first() else { return Ok(None) };
+    if !matches!(first.name, "$collStats" | "$indexStats" | "$planCacheStats") {
+        return Ok(None);
+    }
+    let buckets = Namespace::new(client.ns.db(), &format!("system.buckets.{}", client.ns.coll()));
+    let Some(Route::Sharded(routing)) = op.router.route_if_exists(&buckets).await? else { return Ok(None) };
+    let mut stages = vec![DocBuf::from(first.doc)];
+    if first.name == "$indexStats"
+        && let Some(options) = &routing.timeseries
+    {
+        let mut convert = DocBuf::new();
+        convert.append_doc("$_internalConvertBucketIndexStats", |w| {
+            for name in ["timeField", "metaField"] {
+                if let Some(field) = options.as_doc().field(name) {
+                    w.elements(field.raw());
+                }
+            }
+        });
+        stages.push(convert);
+    }
+    stages.extend(rest.iter().map(|stage| DocBuf::from(stage.doc)));
+    let array = aggregate::array_of(&stages);
+    let stages = pipeline::trusted(array.as_doc());
+    let aggregation = Aggregation { ns: &buckets, stages: &stages, pipeline: array.as_doc(), ..*client };
+    aggregate::run(op, &aggregation).await.map(Some)
 }
 
 /// An aggregate on a view.
@@ -167,6 +219,9 @@ pub(super) async fn count(op: &Op<'_>, error: &CommandError) -> CommandResult<Re
     }
     stages.push(stage("$count", "count"));
     let reply = resolved.run(op, &stages, None, &[], None).await?;
+    if op.explain.is_some() {
+        return Ok(reply);
+    }
     let n = first_document(&reply).and_then(|doc| doc.get_i64("count")).unwrap_or(0);
     let mut doc = DocBuf::new();
     doc.append("n", i32::try_from(n).map_or(Value::Int64(n), Value::Int32));
@@ -178,14 +233,14 @@ pub(super) async fn distinct(op: &Op<'_>, error: &CommandError) -> CommandResult
     let resolved = Resolved::parse(error)?;
     let stages = distinct_stages(op)?;
     let reply = resolved.run(op, &stages, None, &[], None).await?;
-    Ok(values_of(&reply))
+    Ok(if op.explain.is_some() { reply } else { values_of(&reply) })
 }
 
 /// A distinct under a collation over several shards: one shard unites the values, since only servers can compare them.
 pub(super) async fn distinct_by_group(op: &Op<'_>) -> CommandResult<Reply> {
     let owned = distinct_stages(op)?;
     let array = aggregate::array_of(&owned);
-    let stages = stages_of(array.as_doc());
+    let stages = pipeline::trusted(array.as_doc());
     let ns = op.namespace()?;
     let aggregation = Aggregation {
         ns: &ns,

@@ -17,6 +17,7 @@ mod batch;
 mod child;
 pub(crate) mod concern;
 pub mod delete;
+pub(crate) mod explained;
 pub mod find_and_modify;
 pub mod insert;
 mod internal_transaction;

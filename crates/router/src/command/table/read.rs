@@ -27,15 +27,15 @@ pub(super) const ROWS: &[Command] = &[
         .reads()
         .in_transaction()
         .api_v1()
-        .needs("find")
-        .partly("merges other than sort, limit, skip and count over several shards"),
-    Command::refused("explain", Targeted, "explain comes with the next reads").reads().api_v1(),
-    Command::refused("mapReduce", Targeted, "mapReduce comes with the next reads")
+        .needs("find"),
+    Command::new("explain", Targeted, handler!(read::explain::explain)).reads().api_v1(),
+    Command::new("mapReduce", Targeted, handler!(read::map_reduce::map_reduce))
         .aliases(&["mapreduce"])
-        .reads(),
-    Command::refused("currentOp", AllShards, "currentOp comes with the next reads")
+        .reads()
+        .needs("find"),
+    Command::new("currentOp", AllShards, handler!(read::collectionless::current_op_command))
         .reads()
         .admin()
         .needs("inprog"),
-    Command::refused("killOp", AllShards, "killOp comes with the next reads").admin().needs("killop"),
+    Command::new("killOp", AllShards, handler!(read::kill_op::kill_op)).admin().needs("killop"),
 ];
