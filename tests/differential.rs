@@ -372,7 +372,15 @@ async fn sharded_collections_answer_as_plain_ones() {
         let expected = answer(&db, "plain", &query).await;
         for name in SHARDED {
             let found = answer(&db, name, &query).await;
-            assert_eq!(found, expected, "seed {seed}, query {compared}, {name}: {}", query.command);
+            let where_ = format!("seed {seed}, query {compared}, {name}: {}", query.command);
+            match (&found, &expected) {
+                (Ok(found), Ok(expected)) => {
+                    let first = found.iter().zip(expected).find(|(found, expected)| found != expected);
+                    assert_eq!(found.len(), expected.len(), "{where_}\nfirst difference: {first:?}");
+                    assert!(first.is_none(), "{where_}\nfirst difference: {first:?}");
+                }
+                _ => assert_eq!(found, expected, "{where_}"),
+            }
         }
         compared += 1;
     }
