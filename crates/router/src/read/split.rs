@@ -199,8 +199,12 @@ fn merged(
     mut rest: &[Stage<'_>],
 ) -> Split {
     let mut skip = 0_u64;
+    let mut limit_at = shards.len();
     loop {
         let left;
+        if skip == 0 && limit.is_none() {
+            limit_at = shards.len();
+        }
         (skip, limit, left) = skip_and_limit(skip, limit, rest);
         rest = left;
         let Some((stage, behind)) = rest.split_first() else { break };
@@ -214,7 +218,8 @@ fn merged(
         rest = behind;
     }
     if let Some(limit) = limit {
-        shards.push(limit_stage(limit.saturating_add(skip)));
+        // As early as may be: what follows keeps the number of documents.
+        shards.insert(limit_at.min(shards.len()), limit_stage(limit.saturating_add(skip)));
     }
     if rest.is_empty() {
         let needs_merge = sort.is_some();
@@ -430,7 +435,7 @@ mod tests {
             (bson::rawdoc! { "p": [{ "$sample": { "size": 4 } }] }, "$sample,$limit", "stream 0 Some(4)"),
             (
                 bson::rawdoc! { "p": [{ "$sort": { "a": 1 } }, { "$match": {} }, { "$set": { "a": 1 } }, { "$limit": 3 }, { "$unset": "b" }, { "$skip": 1 }] },
-                "$sort,$match,$set,$unset,$limit",
+                "$sort,$match,$set,$limit,$unset",
                 "stream 1 Some(2)",
             ),
             (bson::rawdoc! { "p": [{ "$limit": 3 }, { "$match": {} }] }, "$limit", "$limit,$match"),
