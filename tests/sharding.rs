@@ -380,3 +380,52 @@ async fn cluster_wide_settings_and_users_are_kept_by_the_config_servers() {
     let reply = conn.command("users", doc! { "dropUser": "u" }).await.unwrap();
     assert_eq!(code(&reply), 11, "{reply}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_are_made_ahead_of_time() {
+    let cluster = Cluster::builder().shards(3).start().await.unwrap();
+    cluster.shard_collection("pre.log", doc! { "node": 1, "time": 1 }).await.unwrap();
+    let mut conn = conn(&cluster).await;
+    let date = |text: &str| bson::DateTime::parse_rfc3339_str(text).unwrap();
+    let command = |dry: bool| {
+        doc! {
+            "pointsmanPresplit": "pre.log", "dryRun": dry,
+            "prefixes": [{ "node": "a" }, { "node": "b" }],
+            "months": { "field": "time", "from": date("2026-01-10T00:00:00Z"), "to": date("2026-04-01T00:00:00Z") },
+        }
+    };
+    let told = conn.command_ok("admin", command(true)).await.unwrap();
+    assert_eq!((told.get_i32("splits").unwrap(), told.get_i32("moves").unwrap()), (6, 4), "{told}");
+    assert_eq!(cluster.chunks("pre.log").await.unwrap().len(), 1);
+
+    let done = conn.command_ok("admin", command(false)).await.unwrap();
+    assert_eq!(done.get_array("ranges").unwrap(), told.get_array("ranges").unwrap());
+    assert_eq!((done.get_i32("splits").unwrap(), done.get_i32("moves").unwrap()), (6, 4), "{done}");
+    let chunks = cluster.chunks("pre.log").await.unwrap();
+    let expected = ["shard0", "shard0", "shard1", "shard2", "shard0", "shard1", "shard2"];
+    assert_eq!(owners(&chunks), expected);
+    let february = chunks[2].get_document("min").unwrap();
+    assert_eq!(february, &doc! { "node": "a", "time": date("2026-02-01T00:00:00Z") });
+    let again = conn.command_ok("admin", command(false)).await.unwrap();
+    assert_eq!((again.get_i32("splits").unwrap(), again.get_i32("moves").unwrap()), (0, 0), "{again}");
+
+    cluster.admin(doc! { "addShardToZone": "shard2", "zone": "cold" }).await.unwrap();
+    let points = |zone: &str| {
+        doc! { "pointsmanPresplit": "pre.log", "points": [{ "node": "old" }, { "node": "older" }], "zone": zone }
+    };
+    let told = conn.command_ok("admin", points("cold")).await.unwrap();
+    for range in told.get_array("ranges").unwrap() {
+        assert_eq!(range.as_document().unwrap().get_str("shard").unwrap(), "shard2", "{told}");
+    }
+    let cases = vec![
+        (points("nosuch"), 70),
+        (doc! { "pointsmanPresplit": "pre.log" }, 2),
+        (doc! { "pointsmanPresplit": "pre.log", "points": [{ "x": 1 }] }, 2),
+        (doc! { "pointsmanPresplit": "pre.log", "points": [{ "node": "x" }], "shards": ["nosuch"] }, 70),
+        (doc! { "pointsmanPresplit": "pre.log", "points": 5 }, 14),
+        (doc! { "pointsmanPresplit": "pre.nosuch", "points": [{ "node": "x" }] }, 118),
+        (doc! { "pointsmanPresplit": "pre.log", "points": [{ "node": "z" }], "shards": ["shard1"] }, 0),
+    ];
+    assert_codes(&mut conn, cases).await;
+    assert_eq!(owners(&cluster.chunks("pre.log").await.unwrap()).last().unwrap(), "shard1");
+}

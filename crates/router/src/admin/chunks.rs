@@ -21,16 +21,17 @@ use crate::remote::{Retry, ShardReply, ShardRequest};
 use crate::reply::Reply;
 
 /// One chunk of a collection.
-struct Picked {
-    routing: Arc<CollectionRouting>,
-    shard: ShardId,
+pub(super) struct Picked {
+    pub(super) routing: Arc<CollectionRouting>,
+    pub(super) shard: ShardId,
     /// Both with the names of the shard key's fields.
-    min: DocBuf,
-    max: DocBuf,
+    pub(super) min: DocBuf,
+    pub(super) max: DocBuf,
 }
 
 impl Picked {
-    fn at(routing: &Arc<CollectionRouting>, key: &ShardKey) -> Option<Self> {
+    /// The chunk that holds a key.
+    pub(super) fn at(routing: &Arc<CollectionRouting>, key: &ShardKey) -> Option<Self> {
         let chunk = routing.chunks.find(key)?;
         let pattern = &routing.key;
         let max = chunk.max().map_or_else(
@@ -97,7 +98,7 @@ fn full_key(pattern: &KeyPattern, doc: Doc<'_>) -> Option<ShardKey> {
 }
 
 /// The collection as the config servers have it now.
-async fn refreshed(op: &Op<'_>, ns: &Namespace) -> CommandResult<Arc<CollectionRouting>> {
+pub(super) async fn refreshed(op: &Op<'_>, ns: &Namespace) -> CommandResult<Arc<CollectionRouting>> {
     op.router.catalog().collection_stale(ns, None, None);
     op.router.route(ns).await?.sharded().cloned().ok_or_else(|| not_sharded(ns))
 }
@@ -188,20 +189,32 @@ async fn split_once(op: &Op<'_>, ns: &Namespace) -> CommandResult<Reply> {
             (chunk, median)
         }
     };
+    split_at(op, ns, &chunk, &[split_key]).await?;
+    Ok(Reply::ok())
+}
+
+/// Has the chunk's owner split it at these keys.
+pub(super) async fn split_at(
+    op: &Op<'_>,
+    ns: &Namespace,
+    chunk: &Picked,
+    keys: &[DocBuf],
+) -> CommandResult<()> {
     let answered = ask_owner(op, &chunk.shard, Retry::Never, |out| {
         splice::put_str(out, "splitChunk", ns.as_str());
         splice::put_str(out, "from", chunk.shard.as_str());
-        splice::put_doc(out, "keyPattern", routing.key.as_doc());
+        splice::put_doc(out, "keyPattern", chunk.routing.key.as_doc());
         chunk.write_identity(out);
         chunk.write_bounds(out, "min", "max");
-        let keys = splice::open_array(out, "splitKeys");
-        splice::put_doc(out, "0", split_key.as_doc());
-        keys.finish(out);
+        let list = splice::open_array(out, "splitKeys");
+        for (index, key) in keys.iter().enumerate() {
+            splice::put_doc(out, &index.to_string(), key.as_doc());
+        }
+        list.finish(out);
     })
     .await;
     op.router.catalog().collection_stale(ns, None, Some(&chunk.shard));
-    answered?;
-    Ok(Reply::ok())
+    answered.map(|_| ())
 }
 
 fn at_middle(routing: &Arc<CollectionRouting>, middle: Doc<'_>) -> CommandResult<(Picked, DocBuf)> {

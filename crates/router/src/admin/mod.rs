@@ -2,7 +2,7 @@
 //!
 //! - [`config_server`]: the shape of most of these commands: the config servers do it.
 //! - [`shards`], [`zones`], [`balancer`]: what the cluster is made of and how it balances.
-//! - [`collections`], [`chunks`], [`resharding`], [`primary_shard`]: how collections are spread.
+//! - [`collections`], [`chunks`], [`resharding`], [`primary_shard`], [`presplit`]: how collections are spread.
 //! - [`routing`]: what this router's routing table says.
 //! - [`defaults`], [`settings`], [`users`]: what the config servers keep for all.
 //! - [`process`]: old and rare commands that a router answers by itself.
@@ -13,6 +13,7 @@ pub mod collections;
 pub mod config_server;
 pub mod defaults;
 pub mod fsync;
+pub mod presplit;
 pub mod primary_shard;
 pub mod process;
 pub mod resharding;

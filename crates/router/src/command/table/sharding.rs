@@ -134,4 +134,9 @@ pub(super) const ROWS: &[Command] = &[
     .writes()
     .admin()
     .needs("splitChunk"),
+    // Pointsman's own.
+    Command::new("pointsmanPresplit", ConfigServers, handler!(admin::presplit::presplit))
+        .writes()
+        .admin()
+        .needs("splitChunk"),
 ];
