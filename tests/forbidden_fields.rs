@@ -239,7 +239,6 @@ async fn internal_stages_are_refused_at_any_depth() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "the router does not look into the pipelines of views yet"]
 async fn no_view_holds_an_internal_stage() {
     let cluster = start().await;
     let mut conn = conn(&cluster).await;

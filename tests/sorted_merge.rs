@@ -182,7 +182,6 @@ async fn a_large_sorted_result_does_not_stay_in_the_router() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "shards are asked for batches of 16 MiB when the client names no size"]
 async fn a_client_that_names_no_batch_size_costs_few_batches() {
     let (cluster, coll) = large().await;
     // A batch without a size has up to 16 MiB, and the router holds the client's one.

@@ -238,14 +238,17 @@ impl RouterCursor {
             if options.await_ms.is_some() && std::mem::replace(awaited, true) {
                 return Ok(false);
             }
-            let mut options = options;
-            options.batch_size = self.shard_batch.and_then(|size| i64::try_from(size).ok());
+            let shard_batch = self.shard_batch;
             {
                 let mut fetches: FuturesUnordered<_> = self
                     .streams
                     .iter_mut()
                     .filter(|stream| hungry(stream))
-                    .map(|stream| stream.fetch(servers, options))
+                    .map(|stream| {
+                        let size = shard_batch.unwrap_or_else(|| stream.modest_batch());
+                        let batch_size = i64::try_from(size).ok();
+                        stream.fetch(servers, GetMoreOptions { batch_size, ..options })
+                    })
                     .collect();
                 while let Some(fetched) = fetches.next().await {
                     fetched?;

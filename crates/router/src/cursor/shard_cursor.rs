@@ -21,6 +21,11 @@ use crate::transaction::CursorTag;
 /// How long a killCursors may take: a member that does not answer has its own time-outs.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
+/// What one shard's batch of a merge may weigh when the client names no number of documents.
+const MERGE_BATCH_BYTES: u64 = 1 << 20;
+/// The fewest documents of such a batch: what a first batch has.
+const LEAST_MERGE_BATCH: u64 = 101;
+
 /// A cursor that is open on a member.
 #[derive(Debug, Clone)]
 pub struct OpenCursor {
@@ -40,6 +45,8 @@ pub struct ShardCursor {
     batch: Batch,
     /// `postBatchResumeToken` of its last answer.
     post_batch: Option<DocBuf>,
+    /// Documents and bytes handed out so far: how large the documents are.
+    given: (u64, u64),
     graveyard: Arc<Graveyard>,
 }
 
@@ -87,7 +94,7 @@ impl ShardCursor {
     ) -> Self {
         let CursorReply { id, batch, at: _, post_batch } = opened;
         let open = OpenCursor { set, server, id, db: db.into(), collection: collection.into(), session };
-        Self { open, batch, post_batch, graveyard: Arc::clone(servers.graveyard()) }
+        Self { open, batch, post_batch, given: (0, 0), graveyard: Arc::clone(servers.graveyard()) }
     }
 
     /// The documents at hand.
@@ -109,7 +116,21 @@ impl ShardCursor {
 
     /// Goes past the next document.
     pub fn advance(&mut self) {
+        let bytes = self.batch.peek().map_or(0, |doc| doc.as_bytes().len());
+        self.given.0 += 1;
+        self.given.1 += u64::try_from(bytes).unwrap_or(u64::MAX);
         self.batch.advance();
+    }
+
+    /// How many documents make a batch of about [`MERGE_BATCH_BYTES`]: a merge holds one batch a shard, and a shard that
+    /// is asked for no number sends 16 MiB.
+    #[must_use]
+    pub fn modest_batch(&self) -> u64 {
+        let (documents, bytes) = self.given;
+        match bytes.checked_div(documents) {
+            Some(average) if average > 0 => (MERGE_BATCH_BYTES / average).max(LEAST_MERGE_BATCH),
+            _ => LEAST_MERGE_BATCH,
+        }
     }
 
     /// Will the shard send no more?

@@ -32,6 +32,7 @@ pub async fn coll_mod(op: &Op<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
     // A shard takes any field (seen on 6.0.5).
     arguments::check(op, COLL_MOD)?;
+    crate::read::pipeline::check_view(op.request.body.get("pipeline"))?;
     let answered = PrimaryCall::ddl(ns.db())
         .retry(Retry::Never)
         .forward(op, |out| {

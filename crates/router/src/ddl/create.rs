@@ -23,6 +23,7 @@ pub async fn create(op: &Op<'_>) -> CommandResult<Reply> {
     if is_true("temp") {
         return Err(CommandError::invalid_options("the 'temp' field is an invalid option"));
     }
+    crate::read::pipeline::check_view(body.get("pipeline"))?;
     ensure_database(op.router, ns.db(), op.deadline).await?;
     let call = PrimaryCall::ddl(ns.db()).concern(Concern::Client).retry(Retry::Never);
     let answered = call

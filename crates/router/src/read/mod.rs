@@ -26,7 +26,7 @@ mod merge_here;
 mod merge_on_shard;
 pub(crate) mod open;
 mod output;
-mod pipeline;
+pub(crate) mod pipeline;
 mod split;
 mod view;
 

@@ -21,6 +21,15 @@ const INTERNAL: &[&str] =
 /// Deepest nesting of pipelines in pipelines that is looked through (the server's limit for sub-pipeline views is 20).
 const MAX_NESTED_PIPELINES: usize = 50;
 
+/// Refuses the pipeline of a view that a client may not send: reading the view would run it.
+pub(crate) fn check_view(pipeline: Option<Value<'_>>) -> CommandResult<()> {
+    match pipeline {
+        Some(Value::Array(pipeline)) => parse(pipeline).map(|_| ()),
+        // Of another type: the shard says so.
+        _ => Ok(()),
+    }
+}
+
 /// Parses the array of stages; refuses what a client may not send.
 pub(super) fn parse(pipeline: Doc<'_>) -> CommandResult<Vec<Stage<'_>>> {
     parse_at(pipeline, 0)

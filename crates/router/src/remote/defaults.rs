@@ -67,6 +67,13 @@ impl Defaults {
         self.current.load().read.clone().unwrap_or_default()
     }
 
+    /// Writes the `w` of the default, for a concern that has none.
+    pub fn write_w(&self, out: &mut BytesMut) {
+        if let Some(field) = self.current.load().write.as_doc().field("w") {
+            out.extend_from_slice(field.raw());
+        }
+    }
+
     /// Writes `writeConcern`.
     pub fn write_write_concern(&self, out: &mut BytesMut) {
         splice::put_doc(out, "writeConcern", self.current.load().write.as_doc());
@@ -102,6 +109,9 @@ mod tests {
         let concern = |name| sent.as_doc().get_doc(name).unwrap();
         assert_eq!(concern("readConcern").get_str("level"), Some("majority"));
         assert_eq!(concern("writeConcern").get_i64("w"), Some(1));
+        let mut out = BytesMut::new();
+        defaults.write_w(&mut out);
+        assert_eq!(&out[..], &[0x10, b'w', 0, 1, 0, 0, 0]);
         assert_eq!(concern("writeConcern").get_str("provenance"), Some("customDefault"));
     }
 }

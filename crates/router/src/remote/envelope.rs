@@ -9,6 +9,7 @@ use document::{Doc, Value};
 use tokio::time::Instant;
 use wire::{MsgFlags, OpMsgWriter};
 
+use super::defaults::Defaults;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::request::{Request, is_generic};
@@ -80,7 +81,7 @@ impl<'a> ShardRequest<'a> {
             return self;
         }
         match self.op.request.generic.write_concern.filter(|concern| !concern.is_empty()) {
-            Some(concern) => put_write_concern(&mut self.out, concern),
+            Some(concern) => put_write_concern(&mut self.out, concern, self.op.router.defaults()),
             None => self.op.router.defaults().write_write_concern(&mut self.out),
         }
         self
@@ -187,9 +188,13 @@ fn too_large(error: wire::WireError) -> CommandError {
     CommandError::new(crate::ErrorCode::BSONObjectTooLarge, error.to_string())
 }
 
-/// `w: 0` would hide stale routing: shards are asked for `w: 1`, and the client's reply is cut down instead.
-fn put_write_concern(out: &mut BytesMut, concern: Doc<'_>) {
+/// `w: 0` would hide stale routing: shards are asked for `w: 1`, and the client's reply is cut down instead. A concern
+/// without `w` has the cluster's: a shard would take it for 1 (seen on 6.0.5).
+fn put_write_concern(out: &mut BytesMut, concern: Doc<'_>, defaults: &Defaults) {
     let open = splice::open_doc(out, "writeConcern");
+    if !concern.contains("w") {
+        defaults.write_w(out);
+    }
     for field in concern {
         if field.name() == "w" && field.value().as_i64() == Some(0) {
             splice::put_i32(out, "w", 1);
