@@ -99,6 +99,43 @@ pub(crate) fn is_internal(name: &[u8]) -> bool {
     }
 }
 
+/// A reply that is being written over several steps: a batch of documents goes straight to where it is sent from.
+#[derive(Debug)]
+pub struct Draft {
+    frame: BytesMut,
+}
+
+impl Draft {
+    /// An empty body.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut frame = BytesMut::with_capacity(4096);
+        // The lengths are put right at the end.
+        let _ = OpMsgWriter::begin(&mut frame, 0, 0, MsgFlags::NONE);
+        frame.put_i32_le(0);
+        Self { frame }
+    }
+
+    /// Where fields are written.
+    pub const fn out(&mut self) -> &mut BytesMut {
+        &mut self.frame
+    }
+
+    /// The reply.
+    #[must_use]
+    pub fn finish(self) -> Reply {
+        let mut reply = Reply { frame: self.frame, operation_time: None };
+        reply.close();
+        reply
+    }
+}
+
+impl Default for Draft {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Reply {
     /// A reply of our own: `fill` writes its fields.
     #[must_use]

@@ -1,6 +1,5 @@
 //! `getMore`: the next batch of a cursor of this router.
 
-use bytes::BytesMut;
 use document::{Value, splice};
 use tokio::time::{Duration, Instant};
 
@@ -11,7 +10,7 @@ use crate::command::Op;
 use crate::cursor::{BatchEnd, CheckedOut, CursorKind, GetMoreOptions, cursor_id};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::ask::transport_error;
-use crate::reply::Reply;
+use crate::reply::{Draft, Reply};
 use crate::transaction::Statement;
 
 /// How long an awaitData getMore waits when the client says nothing.
@@ -93,18 +92,16 @@ async fn next(
     if checked_out.cursor.pass_through().is_some() {
         return forward(op, checked_out, options, deadline).await;
     }
-    let mut batch = BytesMut::new();
-    let end = checked_out.cursor.next_batch(op.router.servers(), &mut batch, batch_size, options).await?;
+    // Written straight into the reply: a batch may have 16 MiB.
+    let mut reply = Draft::new();
+    let document = splice::open_doc(reply.out(), "cursor");
+    let array = splice::open_array(reply.out(), "nextBatch");
+    let end = checked_out.cursor.next_batch(op.router.servers(), reply.out(), batch_size, options).await?;
+    array.finish(reply.out());
     let id = if end == BatchEnd::Exhausted { 0 } else { checked_out.id() };
     let namespace = format!("{}.{collection}", op.request.db);
-    let reply = Reply::with_capacity(batch.len() + 128, |out| {
-        let document = splice::open_doc(out, "cursor");
-        let array = splice::open_array(out, "nextBatch");
-        out.extend_from_slice(&batch);
-        array.finish(out);
-        super::open::finish_cursor(out, document, id, &namespace, None, false);
-    });
-    Ok((reply, end))
+    super::open::finish_cursor(reply.out(), document, id, &namespace, None, false);
+    Ok((reply.finish(), end))
 }
 
 /// Events of a change stream.

@@ -1,6 +1,5 @@
 //! Merges that the router makes: sorted or plain streams with skip and limit, and sums of counts.
 
-use bytes::BytesMut;
 use document::{Value, splice};
 
 use super::aggregate::Aggregation;
@@ -10,7 +9,7 @@ use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::cursor::{BatchEnd, CursorKind, GetMoreOptions, Order, RouterCursor};
 use crate::error::{CommandError, CommandResult};
-use crate::reply::Reply;
+use crate::reply::{Draft, Reply};
 
 /// Gives the first batch of the merged stream, and keeps the rest as a cursor.
 pub(super) async fn stream(
@@ -54,27 +53,20 @@ pub(super) async fn first_batch(
 ) -> CommandResult<Reply> {
     let options =
         GetMoreOptions { deadline: op.deadline, api: op.request.generic.api, ..GetMoreOptions::default() };
-    let mut batch = BytesMut::new();
-    let end = match cursor.next_batch(op.router.servers(), &mut batch, Some(first.size), options).await {
-        Ok(end) => end,
-        Err(error) => {
-            op.router.kill_in_background(cursor.into_streams());
-            return Err(error);
-        }
-    };
+    // Written straight into the reply: a batch may have 16 MiB.
+    let mut reply = Draft::new();
+    let document = splice::open_doc(reply.out(), "cursor");
+    let array = splice::open_array(reply.out(), "firstBatch");
+    let end = cursor.next_batch(op.router.servers(), reply.out(), Some(first.size), options).await?;
+    array.finish(reply.out());
     let id = if end == BatchEnd::Exhausted || first.single {
-        op.router.kill_in_background(cursor.into_streams());
+        drop(cursor);
         0
     } else {
         op.router.cursors().insert(open::owner(op, namespace, first.kind, first.no_timeout), cursor)
     };
-    Ok(Reply::with_capacity(batch.len() + 128, |out| {
-        let document = splice::open_doc(out, "cursor");
-        let array = splice::open_array(out, "firstBatch");
-        out.extend_from_slice(&batch);
-        array.finish(out);
-        open::finish_cursor(out, document, id, namespace, at, partial);
-    }))
+    open::finish_cursor(reply.out(), document, id, namespace, at, partial);
+    Ok(reply.finish())
 }
 
 /// Adds up one number a shard. No shard sent a document: there was nothing to count, and the answer is empty.
