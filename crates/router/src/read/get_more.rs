@@ -1,5 +1,6 @@
 //! `getMore`: the next batch of a cursor of this router.
 
+use bytes::BytesMut;
 use document::{Value, splice};
 use tokio::time::{Duration, Instant};
 
