@@ -37,9 +37,10 @@ impl Random {
     }
 }
 
-/// A value of any of the types that sort and group differently.
+/// A value of any of the types that sort and group differently. MinKey and MaxKey are left out: a plain 6.0.5 gives them as
+/// `{"": MaxKey}` where its `$sort` or `$group` saw them, and sorts them as such (found by this test).
 fn value(r: &mut Random) -> Bson {
-    match r.below(14) {
+    match r.below(12) {
         0 => Bson::Null,
         1 => Bson::Boolean(r.chance(50)),
         2 => Bson::Double(f64::from(r.below(40)) * 0.5),
@@ -49,10 +50,8 @@ fn value(r: &mut Random) -> Bson {
         6 => bson::oid::ObjectId::from_bytes([u8::try_from(r.below(3)).unwrap(); 12]).into(),
         7 => Bson::Document(doc! { "a": r.below(3), "b": r.below(2) }),
         8 => Bson::Array((0..r.below(4)).map(|_| Bson::Int32(r.below(10))).collect()),
-        9 => Bson::MinKey,
-        10 => Bson::MaxKey,
-        11 => Bson::Timestamp(bson::Timestamp { time: 1, increment: 3 }),
-        12 => Bson::Decimal128(format!("{}.50", r.below(10)).parse().unwrap()),
+        9 => Bson::Timestamp(bson::Timestamp { time: 1, increment: 3 }),
+        10 => Bson::Decimal128(format!("{}.50", r.below(10)).parse().unwrap()),
         _ => Bson::Int32(r.below(20)),
     }
 }
@@ -275,12 +274,6 @@ fn normal(name: &str, value: Bson) -> Bson {
         Bson::Int64(n) => number(n as f64),
         Bson::Double(n) => number(if n == 0.0 { 0.0 } else { n }),
         Bson::Decimal128(n) => number(n.to_string().parse().unwrap()),
-        // A plain 6.0.5 wraps these when a sort has seen them (found by this test).
-        Bson::Document(document)
-            if document.len() == 1 && matches!(document.get(""), Some(Bson::MaxKey | Bson::MinKey)) =>
-        {
-            document.get("").cloned().unwrap()
-        }
         Bson::Document(document) => Bson::Document(
             document.into_iter().map(|(name, value)| (name.clone(), normal(&name, value))).collect(),
         ),

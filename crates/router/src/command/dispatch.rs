@@ -116,8 +116,10 @@ fn check_read_concern(command: &Command, request: &Request<'_>) -> CommandResult
     let Some(concern) = request.generic.read_concern.filter(|_| !request.in_transaction()) else {
         return Ok(());
     };
-    let is_query =
-        matches!(command.name, "find" | "aggregate" | "distinct" | "count" | "mapReduce" | "explain");
+    let is_query = matches!(
+        command.name,
+        "find" | "getMore" | "aggregate" | "distinct" | "count" | "mapReduce" | "explain"
+    );
     if is_query || concern.get_str("level").is_none_or(|level| level == "local") {
         return Ok(());
     }

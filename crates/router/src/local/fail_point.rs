@@ -34,6 +34,7 @@ struct Points {
     fail_command: Point,
     max_time_always_times_out: Point,
     max_time_never_times_out: Point,
+    get_more_after_checkout: Point,
 }
 
 /// One fail point.
@@ -61,14 +62,20 @@ impl Points {
             "failCommand" => Some(&mut self.fail_command),
             "maxTimeAlwaysTimeOut" => Some(&mut self.max_time_always_times_out),
             "maxTimeNeverTimeOut" => Some(&mut self.max_time_never_times_out),
+            "failGetMoreAfterCursorCheckout" => Some(&mut self.get_more_after_checkout),
             _ => None,
         }
     }
 
     fn any_on(&self) -> bool {
-        [&self.fail_command, &self.max_time_always_times_out, &self.max_time_never_times_out]
-            .iter()
-            .any(|point| point.mode != Mode::Off)
+        [
+            &self.fail_command,
+            &self.max_time_always_times_out,
+            &self.max_time_never_times_out,
+            &self.get_more_after_checkout,
+        ]
+        .iter()
+        .any(|point| point.mode != Mode::Off)
     }
 }
 
@@ -212,6 +219,28 @@ async fn act_before(op: &Op<'_>) -> Result<(), Failure> {
             // A router's own words replace a shard's state change, unless a test made it (mongos 5.0).
             let rewrites = data.get("allowRewriteStateChange").is_some_and(Value::is_truthy);
             Err(Failure::Error(if rewrites { error.cloaked() } else { error }))
+        }
+        None => Ok(()),
+    }
+}
+
+/// In a getMore that has its cursor: fail, as configured (`failGetMoreAfterCursorCheckout`).
+pub(crate) fn after_checkout(op: &Op<'_>) -> CommandResult<()> {
+    let fail_points = op.router.fail_points();
+    if !fail_points.armed() {
+        return Ok(());
+    }
+    let mut points = fail_points.points.lock();
+    let point = &mut points.get_more_after_checkout;
+    if !point.hit() {
+        return Ok(());
+    }
+    let code = point.data.as_doc().get_i64("errorCode").and_then(|code| i32::try_from(code).ok());
+    let any_on = points.any_on();
+    fail_points.armed.store(any_on, Ordering::Relaxed);
+    match code {
+        Some(code) => {
+            Err(CommandError::new(ErrorCode(code), "Hit the 'failGetMoreAfterCursorCheckout' failpoint"))
         }
         None => Ok(()),
     }

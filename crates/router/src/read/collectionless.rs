@@ -86,8 +86,9 @@ pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
         "$changeStream" => change_stream::open(op, &aggregation).await,
         "$currentOp" => current_op(op, &aggregation, first).await,
         "$shardedDataDistribution" => data_distribution(op, &aggregation).await,
-        // A router keeps no sessions and no users of its own.
-        "$listLocalSessions" | "$listCachedAndActiveUsers" => on_documents(op, &aggregation, &[]).await,
+        "$listLocalSessions" => on_documents(op, &aggregation, &local_sessions(op)).await,
+        // Nobody is authenticated until authentication is built.
+        "$listCachedAndActiveUsers" => on_documents(op, &aggregation, &[]).await,
         _ => documents(op, &aggregation).await,
     }
 }
@@ -286,6 +287,18 @@ fn distribution_stage(name: &str) -> DocBuf {
         }
     });
     stage
+}
+
+/// The sessions that something here belongs to: cursors, and the command itself.
+fn local_sessions(op: &Op<'_>) -> Vec<DocBuf> {
+    let mut sessions = op.router.cursors().sessions();
+    sessions.extend(op.session());
+    let entry = |session: crate::session::SessionId| {
+        let mut doc = DocBuf::new();
+        doc.append("_id", &session.to_doc()).append("lastUse", Value::DateTime(op.started_ms));
+        doc
+    };
+    sessions.into_iter().map(entry).collect()
 }
 
 /// Destinations of a pipeline on every shard that asks for no version.

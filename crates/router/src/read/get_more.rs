@@ -40,6 +40,10 @@ pub async fn get_more(op: &Op<'_>) -> CommandResult<Reply> {
     let batch_size = batch_size.filter(|size| *size > 0);
     let mut checked_out =
         op.router.cursors().check_out(id, op.session(), op.transaction.as_ref().map(Statement::number))?;
+    if let Err(error) = crate::local::fail_point::after_checkout(op) {
+        let of_changes = checked_out.owner.change_stream.is_some();
+        return Err(if of_changes { super::change_stream::labelled(error) } else { error });
+    }
     // An error ends a router's cursor, also an error of the request (6.0): it is dropped with `checked_out`.
     let (reply, end) = next(op, &mut checked_out, collection, batch_size).await?;
     if end == BatchEnd::More {
