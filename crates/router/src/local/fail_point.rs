@@ -155,7 +155,7 @@ fn concerns(data: Doc<'_>, op: &Op<'_>) -> bool {
     if !named {
         return false;
     }
-    if data.get_str("appName").is_some_and(|name| op.client.application() != Some(name)) {
+    if data.get_str("appName").is_some_and(|name| application(op) != Some(name)) {
         return false;
     }
     if data.get_str("threadName").is_some_and(|name| name != format!("conn{}", op.client.id())) {
@@ -356,6 +356,13 @@ fn parse_mode(body: Doc<'_>) -> CommandResult<Mode> {
             "'mode' must be one of 'off', 'alwaysOn', '{times:n}', '{skip:n}' or '{activationProbability:p}'",
         )),
     }
+}
+
+/// The client's application; of a first hello, the one that it is about to name.
+fn application<'a>(op: &'a Op<'_>) -> Option<&'a str> {
+    op.client
+        .application()
+        .or_else(|| op.request.body.get_doc("client")?.get_doc("application")?.get_str("name"))
 }
 
 #[cfg(test)]

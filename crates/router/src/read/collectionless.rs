@@ -46,6 +46,21 @@ pub(super) fn check_on_collection(stages: &[Stage<'_>]) -> CommandResult<()> {
     }
 }
 
+/// Sources that run here are checked against the stable API here; shards check their own stages.
+fn check_strict(op: &Op<'_>, stages: &[Stage<'_>]) -> CommandResult<()> {
+    let strict = op.request.generic.api.strict == Some(true);
+    let source = stages.first().map(|stage| stage.name).filter(|name| {
+        matches!(*name, "$currentOp" | "$listLocalSessions" | "$listSessions" | "$listCachedAndActiveUsers")
+    });
+    match source {
+        Some(name) if strict => Err(CommandError::new(
+            ErrorCode::APIStrictError,
+            format!("{name} is not allowed with 'apiStrict: true' in API Version 1"),
+        )),
+        _ => Ok(()),
+    }
+}
+
 /// Runs `{aggregate: 1}`.
 pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     let body = op.request.body;
@@ -59,6 +74,7 @@ pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     if op.transaction.is_some() {
         pipeline::check_in_transaction(&stages)?;
     }
+    check_strict(op, &stages)?;
     let not_valid = |what: &str| {
         Err(CommandError::new(
             ErrorCode::InvalidNamespace,

@@ -29,6 +29,8 @@ pub async fn find(op: &Op<'_>) -> CommandResult<Reply> {
 async fn attempt(op: &Op<'_>, spec: &FindSpec<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
     let Some((_, destinations)) = op.router.target_read(op, &ns, spec.filter, spec.collation).await? else {
+        // No shard is there to say what is wrong with the query.
+        spec.check_operators()?;
         return Ok(open::empty(ns.as_str()));
     };
     match &*destinations {

@@ -104,6 +104,34 @@ impl<'a> FindSpec<'a> {
         Ok(spec)
     }
 
+    /// Refuses top-level operators that the query language does not have.
+    pub(crate) fn check_operators(&self) -> CommandResult<()> {
+        const KNOWN: &[&str] = &[
+            "$and",
+            "$or",
+            "$nor",
+            "$expr",
+            "$jsonSchema",
+            "$comment",
+            "$text",
+            "$where",
+            "$alwaysTrue",
+            "$alwaysFalse",
+            "$sampleRate",
+            "$atomic",
+            "$isolated",
+        ];
+        match self.filter.iter().find(|field| field.name().starts_with('$') && !KNOWN.contains(&field.name()))
+        {
+            None => Ok(()),
+            Some(field) => Err(CommandError::bad_value(format!(
+                "unknown top level operator: {}. If you have a field name that starts with a '$' symbol, consider \
+                 using $getField or $setField.",
+                field.name()
+            ))),
+        }
+    }
+
     /// How many documents each of several shards may be asked for.
     pub(crate) fn shard_limit(&self) -> CommandResult<Option<i64>> {
         let Some(limit) = self.limit else { return Ok(None) };
@@ -253,6 +281,16 @@ mod tests {
         ] {
             assert_eq!(parse(&body).unwrap_err().code().0, code, "{body:?}");
         }
+    }
+
+    #[test]
+    fn an_unknown_top_level_operator_is_refused() {
+        let check = |body: bson::RawDocumentBuf| {
+            FindSpec::parse(Doc::new(body.as_bytes()).unwrap()).unwrap().check_operators()
+        };
+        assert!(check(bson::rawdoc! { "find": "c", "filter": { "a": 1, "$or": [] } }).is_ok());
+        let error = check(bson::rawdoc! { "find": "c", "filter": { "$nope": 1 } }).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadValue);
     }
 
     #[test]
