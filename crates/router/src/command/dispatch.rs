@@ -29,6 +29,9 @@ pub async fn run(router: &Router, client: &Client, request: CommandResult<Reques
         Ok(checked) => checked,
         Err(error) => return Answer::Reply(Reply::error(&error)),
     };
+    if request.generic.help {
+        return Answer::Reply(help(command));
+    }
     router.stats().command_started(command);
     let mut op = Op::new(router, client, request, command);
     let result = match fail_point::before(&op).await {
@@ -40,6 +43,13 @@ pub async fn run(router: &Router, client: &Client, request: CommandResult<Reques
     let reply = result.unwrap_or_else(|error| Reply::error(&error.cloaked()));
     router.stats().command_ended(command, &reply);
     Answer::Reply(fail_point::after(&op, reply))
+}
+
+/// `{<command>: ..., help: true}` says what the command is and does not run it: a success in mongos.
+fn help(command: &Command) -> Reply {
+    let mut doc = document::DocBuf::new();
+    doc.append("help", format!("help for: {}", command.name).as_str());
+    Reply::ok_with(doc.as_doc())
 }
 
 /// Finds the row and makes the checks that need no other.
@@ -62,10 +72,6 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Com
         && let Some(session) = generic.lsid.and_then(SessionId::from_lsid)
     {
         router.sessions().seen(session)?;
-    }
-    if generic.help {
-        // Answered by the row's own text in mongos; only its presence matters to shells.
-        return Err(CommandError::without_code(format!("help for: {}", command.name)));
     }
     Ok(command)
 }
@@ -196,5 +202,18 @@ pub(crate) fn legacy_request<'a>(body: Doc<'a>, db: Option<&'a str>) -> CommandR
                 name.unwrap_or_default()
             ),
         )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_is_an_answer_and_no_error() {
+        let Some(command) = table::find("ping") else { panic!("ping is a command") };
+        let reply = help(command);
+        assert!(reply.is_ok());
+        assert_eq!(reply.body().get_str("help"), Some("help for: ping"));
     }
 }
