@@ -57,9 +57,15 @@ impl<'a> CountSpec<'a> {
             _ if is_generic(name) => Keep::No,
             _ => Keep::Yes,
         });
-        if self.limit != 0 {
-            splice::put_i64(out, "limit", self.limit.saturating_add(self.skip));
+        if let Some(limit) = self.shard_limit() {
+            splice::put_i64(out, "limit", limit);
         }
+    }
+
+    /// What each shard counts at most. A negative limit means its absolute value: added to skip as it is (as mongos
+    /// does), it would cut the shards short.
+    fn shard_limit(&self) -> Option<i64> {
+        (self.limit != 0).then(|| self.limit.saturating_abs().saturating_add(self.skip))
     }
 
     fn total(&self, sum: i64) -> i64 {
@@ -172,5 +178,8 @@ mod tests {
         assert_eq!(total(&bson::rawdoc! { "count": "c", "limit": 3 }, 20), 3);
         assert_eq!(total(&bson::rawdoc! { "count": "c", "limit": -3 }, 20), 3);
         assert_eq!(total(&bson::rawdoc! { "count": "c", "limit": 10, "skip": 15 }, 20), 5);
+        let body = bson::rawdoc! { "count": "c", "limit": -3, "skip": 5 };
+        let spec = CountSpec::parse(Doc::new(body.as_bytes()).unwrap()).unwrap();
+        assert_eq!(spec.shard_limit(), Some(8));
     }
 }

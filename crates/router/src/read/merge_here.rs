@@ -78,6 +78,7 @@ pub(super) async fn sum(
     id: Option<&[u8]>,
 ) -> CommandResult<Reply> {
     let mut total: Option<i64> = None;
+    let mut is_long = false;
     let mut streams = opened.streams;
     for stream in &mut streams {
         if stream.batch().is_empty() && !stream.is_exhausted() {
@@ -89,7 +90,10 @@ pub(super) async fn sum(
             stream.fetch(op.router.servers(), options).await?;
         }
         while let Some(doc) = stream.batch().peek() {
-            let Some(n) = doc.get(field).and_then(Value::as_i64) else {
+            let value = doc.get(field);
+            // A sum of longs is a long on one server too.
+            is_long |= matches!(value, Some(Value::Int64(_)));
+            let Some(n) = value.and_then(Value::as_i64) else {
                 return Err(CommandError::new(
                     ErrorCode::InternalError,
                     format!("a shard counted {doc:?}, which has no number {field}"),
@@ -107,8 +111,8 @@ pub(super) async fn sum(
             let doc = splice::open_doc(out, "0");
             out.extend_from_slice(id.unwrap_or_default());
             match i32::try_from(total) {
-                Ok(small) => splice::put_i32(out, field, small),
-                Err(_) => splice::put_i64(out, field, total),
+                Ok(small) if !is_long => splice::put_i32(out, field, small),
+                _ => splice::put_i64(out, field, total),
             }
             doc.finish(out);
         }
