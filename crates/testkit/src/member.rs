@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::child::Child;
 use crate::network::{Forwarder, Network};
-use crate::port::free_port;
+use crate::port::Port;
 use crate::raw::RawConn;
 use crate::usage::Usage;
 use crate::workdir::WorkDir;
@@ -46,7 +46,7 @@ const START_LIMIT: Duration = Duration::from_secs(60);
 /// One `mongod`: it can be looked at, stopped, killed and started again.
 pub struct Member {
     name: String,
-    port: u16,
+    port: Port,
     options: Arc<MemberOptions>,
     process: Mutex<Option<Arc<Child>>>,
     forwarder: Option<Forwarder>,
@@ -58,7 +58,7 @@ impl Member {
         for _ in 0..20 {
             let mut member = Self {
                 name: name.clone(),
-                port: free_port()?,
+                port: Port::free()?,
                 options: Arc::clone(&options),
                 process: Mutex::new(None),
                 forwarder: None,
@@ -66,7 +66,7 @@ impl Member {
             match member.start().await {
                 Ok(()) => {
                     if let Some(network) = &options.network {
-                        member.forwarder = Some(Forwarder::start(member.port, network).await?);
+                        member.forwarder = Some(Forwarder::start(member.port.number(), network).await?);
                     }
                     return Ok(member);
                 }
@@ -91,7 +91,8 @@ impl Member {
                 return Ok(());
             }
             if let Some(status) = child.exit_status()? {
-                if status.code() == Some(ADDRESS_IN_USE) {
+                // Exit code 48 when the port cannot be bound; an abort when it turns out taken only at listen().
+                if status.code() == Some(ADDRESS_IN_USE) || text.contains("Address already in use") {
                     return Err(StartError::PortTaken);
                 }
                 let last: Vec<&str> = text.lines().rev().take(5).collect();
@@ -119,7 +120,7 @@ impl Member {
             "--replSet".into(),
             options.set_name.clone(),
             "--port".into(),
-            self.port.to_string(),
+            self.port.number().to_string(),
             "--bind_ip".into(),
             "127.0.0.1".into(),
             "--nounixsocket".into(),
@@ -150,7 +151,7 @@ impl Member {
     /// `127.0.0.1:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.forwarder.as_ref().map_or(self.port, |forwarder| forwarder.port))
+        format!("127.0.0.1:{}", self.forwarder.as_ref().map_or(self.port.number(), Forwarder::port))
     }
 
     /// Where its log is.
@@ -201,7 +202,7 @@ impl Member {
     /// When the cluster is not [`crate::ClusterBuilder::partitionable`].
     pub fn isolate(&self) -> Result<()> {
         let forwarder = self.forwarder()?;
-        forwarder.network().isolate(forwarder.port, self.pid()?);
+        forwarder.network().isolate(forwarder.port(), self.pid()?);
         Ok(())
     }
 
@@ -211,7 +212,7 @@ impl Member {
     /// When the cluster is not [`crate::ClusterBuilder::partitionable`].
     pub fn reconnect(&self) -> Result<()> {
         let forwarder = self.forwarder()?;
-        forwarder.network().reconnect(forwarder.port);
+        forwarder.network().reconnect(forwarder.port());
         Ok(())
     }
 

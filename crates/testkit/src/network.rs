@@ -16,7 +16,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
-use crate::port::free_port;
+use crate::port::Port;
 
 const CHUNK_BYTES: usize = 64 * 1024;
 
@@ -54,7 +54,7 @@ impl Network {
 /// The forwarder of one member; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
-    pub(crate) port: u16,
+    port: Port,
     network: Arc<Network>,
     task: AbortHandle,
 }
@@ -62,14 +62,19 @@ pub(crate) struct Forwarder {
 impl Forwarder {
     /// Forwards a free port to `private_port`.
     pub(crate) async fn start(private_port: u16, network: &Arc<Network>) -> Result<Self> {
-        let listener = loop {
-            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, free_port()?)).await {
-                break listener;
+        let (port, listener) = loop {
+            let port = Port::free()?;
+            if let Ok(listener) = TcpListener::bind((Ipv4Addr::LOCALHOST, port.number())).await {
+                break (port, listener);
             }
         };
-        let port = listener.local_addr()?.port();
-        let task = tokio::spawn(accept(listener, port, private_port, Arc::clone(network))).abort_handle();
+        let accepting = accept(listener, port.number(), private_port, Arc::clone(network));
+        let task = tokio::spawn(accepting).abort_handle();
         Ok(Self { port, network: Arc::clone(network), task })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port.number()
     }
 
     pub(crate) fn network(&self) -> &Network {

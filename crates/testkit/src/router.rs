@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::child::Child;
-use crate::port::free_port;
+use crate::port::Port;
 use crate::raw::RawConn;
 use crate::usage::Usage;
 use crate::workdir::WorkDir;
@@ -32,7 +32,7 @@ pub(crate) struct RouterOptions {
 /// One router process.
 pub struct Router {
     name: String,
-    port: u16,
+    port: Port,
     options: Arc<RouterOptions>,
     process: Mutex<Option<Arc<Child>>>,
 }
@@ -47,7 +47,7 @@ impl Router {
         for _ in 0..20 {
             let router = Self {
                 name: name.clone(),
-                port: port.map_or_else(free_port, Ok)?,
+                port: port.map_or_else(Port::free, |number| Ok(Port::named(number)))?,
                 options: Arc::clone(&options),
                 process: Mutex::new(None),
             };
@@ -84,7 +84,7 @@ impl Router {
             "--configdb".into(),
             self.options.config_db.clone(),
             "--port".into(),
-            self.port.to_string(),
+            self.port.number().to_string(),
             "--bind_ip".into(),
             "127.0.0.1".into(),
         ];
@@ -119,7 +119,7 @@ impl Router {
     /// `127.0.0.1:port`.
     #[must_use]
     pub fn address(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("127.0.0.1:{}", self.port.number())
     }
 
     /// Its connection string.
