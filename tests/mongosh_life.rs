@@ -1,30 +1,33 @@
-//! An administrator's session in mongosh, from an empty cluster to the removal of a shard.
+//! An administrator's session in mongosh, from three empty replica sets to the removal of a shard.
 
 use std::process::Command;
 
 use testkit::Cluster;
 
-/// The mongosh that `./dev` installed, or the one that `MONGOSH` names.
-fn mongosh() -> Option<String> {
+/// The mongosh that `./dev` installs, or the one that `MONGOSH` names.
+fn mongosh() -> String {
     if let Ok(path) = std::env::var("MONGOSH") {
-        return Some(path);
+        return path;
     }
     let dev = concat!(env!("CARGO_MANIFEST_DIR"), "/../dev");
-    let output = Command::new(dev).arg("mongosh-path").output().ok()?;
-    let path = String::from_utf8(output.stdout).ok()?.trim().to_owned();
-    std::path::Path::new(&path).exists().then_some(path)
+    let output = Command::new(dev).arg("mongosh-path").output().unwrap();
+    let path = String::from_utf8(output.stdout).unwrap().trim().to_owned();
+    assert!(std::path::Path::new(&path).exists(), "no mongosh (./dev mongosh-path, or MONGOSH)");
+    path
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_administrator_leads_a_cluster_from_mongosh() {
-    let Some(mongosh) = mongosh() else {
-        println!("skipped: no mongosh (./dev mongosh-path, or MONGOSH)");
-        return;
-    };
+    let mongosh = mongosh();
     let cluster = Cluster::builder()
         .shards(3)
-        .config_parameter("reshardingMinimumOperationDurationMillis", "0")
-        .shard_parameter("orphanCleanupDelaySecs", "0")
+        .without_added_shards()
+        .balancer()
+        // The balancer looks every 10 s; here it need not be waited for.
+        .config_parameter(
+            "failpoint.overrideBalanceRoundInterval",
+            r#"{"mode": "alwaysOn", "data": {"intervalMs": 200}}"#,
+        )
         .start()
         .await
         .unwrap();

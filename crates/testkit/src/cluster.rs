@@ -22,6 +22,7 @@ pub struct ClusterBuilder {
     shards: usize,
     members: usize,
     routers: usize,
+    adds_shards: bool,
     first_router_port: Option<u16>,
     cache_gb: f64,
     balancer: bool,
@@ -139,6 +140,13 @@ impl ClusterBuilder {
         self.routers(0)
     }
 
+    /// The replica sets run, but none of them is a shard yet: the test calls `addShard` itself.
+    #[must_use]
+    pub fn without_added_shards(mut self) -> Self {
+        self.adds_shards = false;
+        self
+    }
+
     /// Starts it all; done when every shard is added and every router answers.
     ///
     /// # Errors
@@ -181,7 +189,9 @@ impl ClusterBuilder {
         }
         let routers = self.start_routers(&config, dir).await?;
         let cluster = Cluster { routers, shards, config, dir: Arc::clone(dir) };
-        cluster.add_shards().await?;
+        if self.adds_shards {
+            cluster.add_shards().await?;
+        }
         Ok(cluster)
     }
 
@@ -238,6 +248,7 @@ impl Cluster {
             shards: 2,
             members: 1,
             routers: 1,
+            adds_shards: true,
             first_router_port: None,
             cache_gb: 0.25,
             balancer: false,
