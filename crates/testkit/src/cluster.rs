@@ -21,6 +21,7 @@ pub struct ClusterBuilder {
     config_members: usize,
     shards: usize,
     members: usize,
+    members_of: Vec<(usize, usize)>,
     routers: usize,
     adds_shards: bool,
     first_router_port: Option<u16>,
@@ -54,6 +55,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn members(mut self, count: usize) -> Self {
         self.members = count;
+        self
+    }
+
+    /// How many members one shard has when it has not as many as the others.
+    #[must_use]
+    pub fn members_of(mut self, shard: usize, count: usize) -> Self {
+        self.members_of.push((shard, count));
         self
     }
 
@@ -179,7 +187,8 @@ impl ClusterBuilder {
         let config_options = options(Role::Config, "config0".into(), 0.25, &self.config_parameters);
         let shard_sets = (0..self.shards).map(|index| {
             let shard = options(Role::Shard, format!("shard{index}"), self.cache_gb, &self.shard_parameters);
-            ReplicaSet::start(shard, self.members)
+            let own = self.members_of.iter().rev().find(|(of, _)| *of == index).map(|(_, count)| *count);
+            ReplicaSet::start(shard, own.unwrap_or(self.members))
         });
         let (config, shards) =
             try_join(ReplicaSet::start(config_options, self.config_members), try_join_all(shard_sets))
@@ -247,6 +256,7 @@ impl Cluster {
             config_members: 1,
             shards: 2,
             members: 1,
+            members_of: Vec::new(),
             routers: 1,
             adds_shards: true,
             first_router_port: None,

@@ -151,6 +151,46 @@ impl ReplicaSet {
         self.primary().await
     }
 
+    /// Sets how long members wait for a silent primary before they elect another one.
+    ///
+    /// # Errors
+    /// When the primary refuses.
+    pub async fn set_election_timeout(&self, limit: Duration) -> Result<()> {
+        let primary = self.primary().await?;
+        let reply = primary.command("admin", doc! { "replSetGetConfig": 1 }).await?;
+        let mut config = reply.get_document("config").context("config")?.clone();
+        let version = config.get_i32("version")?;
+        config.insert("version", version + 1);
+        let millis = i32::try_from(limit.as_millis())?;
+        config.get_document_mut("settings")?.insert("electionTimeoutMillis", millis);
+        primary.command("admin", doc! { "replSetReconfig": config }).await?;
+        Ok(())
+    }
+
+    /// Has a running member other than `old` elected now, without waiting for the members to miss it.
+    ///
+    /// # Errors
+    /// When nobody else is elected within a minute.
+    pub async fn elect_another_than(&self, old: &Member) -> Result<&Member> {
+        let found = parking_lot::Mutex::new(None);
+        eventually_within(READY_LIMIT, &format!("another primary of {}", self.name), || async {
+            for member in self.members.iter().filter(|member| member.name() != old.name()) {
+                // One that is behind gets no votes: then the next one is asked.
+                if member.is_primary().await
+                    || (member.is_secondary().await
+                        && member.command("admin", doc! { "replSetStepUp": 1 }).await.is_ok())
+                {
+                    *found.lock() = Some(member);
+                    return true;
+                }
+            }
+            false
+        })
+        .await?;
+        let member = *found.lock();
+        member.context("no primary")
+    }
+
     /// Runs one command on the primary.
     ///
     /// # Errors
