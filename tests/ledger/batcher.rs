@@ -15,7 +15,8 @@ use crate::keeper::Owned;
 use crate::verdict::{is_refusal, within};
 use crate::{DB, ITEMS};
 
-const DOCUMENTS: usize = 40;
+/// Enough that a migration often ends in the middle of a shard's part of a batch.
+const DOCUMENTS: usize = 240;
 const FULL: usize = 40;
 const TRIES: usize = 6;
 
@@ -134,23 +135,33 @@ impl Batcher {
     }
 
     async fn update(&mut self) {
-        let count = 5 + self.random.below(DOCUMENTS / 2 - 5);
+        // Few or many, all over the shards or shard by shard.
+        let most = if self.random.below(2) == 0 { 20 } else { DOCUMENTS };
+        let count = 5 + self.random.below(most - 5);
         let mut chosen = Vec::new();
         for _ in 0..count.min(self.owned.len()) {
             let index = self.random.below(self.owned.len());
             chosen.push((self.ledger.next_op(), self.owned.swap_remove(index)));
         }
+        if self.random.below(3) > 0 {
+            chosen.sort_by_key(|(_, owned)| owned.key);
+        }
         let ordered = self.random.below(2) == 0;
         // Unordered updates by _id alone are broadcast as mongos 6.0 does it, and may miss a document that moves.
         let by_id_alone = ordered && self.random.below(4) == 0;
+        // Without a pause in each statement a shard is through with its part long before a migration ends.
+        let slow = self.random.below(4) == 0;
         let updates: Vec<Document> = chosen
             .iter()
             .map(|(op, owned)| {
-                let filter = if by_id_alone {
+                let mut filter = if by_id_alone {
                     doc! { "_id": &owned.id }
                 } else {
                     owned.filter()
                 };
+                if slow {
+                    filter.insert("$where", "sleep(4) || true");
+                }
                 doc! { "q": filter, "u": { "$push": { "ops": *op } } }
             })
             .collect();
