@@ -294,6 +294,46 @@ async fn a_router_that_is_killed_leaves_nothing_half_done() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_is_gone_in_the_middle_of_a_statement_leaves_nothing_half_done() {
+    let cluster = start().await;
+    let mut other = router(&cluster, 1).await;
+    let shard = cluster.shard(1).unwrap();
+    for gone_at_first in [false, true] {
+        let mut conn = router(&cluster, 0).await;
+        let mut transaction = Transaction::new(1, if gone_at_first { 2 } else { 1 });
+        if !gone_at_first {
+            transaction.ok(&mut conn, add(10, 1)).await;
+        }
+        // The shard has the statement and holds it back.
+        let hold = doc! {
+            "configureFailPoint": "failCommand",
+            "mode": { "times": 1 },
+            "data": { "failCommands": ["update"], "blockConnection": true, "blockTimeMS": 1_000, "failInternalCommands": true },
+        };
+        let entered = shard.command("admin", hold).await.unwrap().get_i32("count").unwrap();
+        let mut statement = transaction.with_fields(add(110, 1));
+        if gone_at_first {
+            statement.insert("startTransaction", true);
+        }
+        statement.insert("$db", DB);
+        let bytes = testkit::raw::msg_body(0, &statement).unwrap();
+        conn.send(&testkit::raw::frame(77, testkit::raw::OP_MSG, &bytes)).await.unwrap();
+        let wait =
+            doc! { "waitForFailPoint": "failCommand", "timesEntered": entered + 1, "maxTimeMS": 30_000 };
+        shard.command("admin", wait).await.unwrap();
+        drop(conn);
+        // Both documents are free long before the shards' own limit of a minute, and as they were.
+        for x in [10, 110] {
+            let mut add = add(x, 0);
+            add.insert("maxTimeMS", 30_000);
+            let reply = other.command_ok(DB, add).await.unwrap();
+            assert!(!reply.contains_key("writeErrors"), "{reply}");
+            assert_eq!(value(&mut other, x).await, Some(0), "{x}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_router_that_is_stopped_aborts_its_transactions() {
     let cluster = start().await;
     let (mut conn, mut other) = (router(&cluster, 0).await, router(&cluster, 1).await);
