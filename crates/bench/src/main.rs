@@ -4,12 +4,14 @@
 //! ```text
 //! cargo run --release -p bench -- compare [--rounds 5] [--seconds 2] [--connections 1,16,64] [--mongos PATH]
 //! cargo run --release -p bench -- merge [--documents 1000000] [--pause 60]
+//! cargo run --release -p bench -- insert-many [--documents 100000]
 //! ```
 //!
 //! The figure that counts is CPU µs an operation of the middle process, read from `/proc`; wall-clock figures are
 //! printed beside it and mean little on a shared machine.
 
 mod data;
+mod insert_many;
 mod load;
 mod merge;
 mod middle;
@@ -49,6 +51,15 @@ enum Command {
         #[arg(long)]
         router: Option<PathBuf>,
     },
+    /// Batches of a thousand documents over hashed shards: CPU beside the shards'.
+    InsertMany {
+        /// How many, of 200 bytes.
+        #[arg(long, default_value_t = 100_000)]
+        documents: i64,
+        /// The router to measure; the release build otherwise.
+        #[arg(long)]
+        router: Option<PathBuf>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -80,6 +91,7 @@ async fn main() -> Result<()> {
         Command::Merge { documents, pause, router } => {
             merge::run(router, documents, Duration::from_secs(pause)).await
         }
+        Command::InsertMany { documents, router } => insert_many::run(router, documents).await,
     }
 }
 
