@@ -18,6 +18,49 @@ pub(super) struct Stage<'a> {
 const INTERNAL: &[&str] =
     &["$mergeCursors", "$queue", "$setVariableFromSubPipeline", "$listCatalog", "$_addReshardingResumeId"];
 
+/// The stages that a client may name on 6.0.5 (`metrics.aggStageCounters` of its serverStatus), but for internal ones.
+const NAMES: &[&str] = &[
+    "$addFields",
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$collStats",
+    "$count",
+    "$currentOp",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$group",
+    "$indexStats",
+    "$limit",
+    "$listCachedAndActiveUsers",
+    "$listLocalSessions",
+    "$listSessions",
+    "$lookup",
+    "$match",
+    "$merge",
+    "$operationMetrics",
+    "$out",
+    "$planCacheStats",
+    "$project",
+    "$redact",
+    "$replaceRoot",
+    "$replaceWith",
+    "$sample",
+    "$set",
+    "$setWindowFields",
+    "$shardedDataDistribution",
+    "$skip",
+    "$sort",
+    "$sortByCount",
+    "$unionWith",
+    "$unset",
+    "$unwind",
+];
+
 /// Deepest nesting of pipelines in pipelines that is looked through (the server's limit for sub-pipeline views is 20).
 const MAX_NESTED_PIPELINES: usize = 50;
 
@@ -28,6 +71,21 @@ pub(crate) fn check_view(pipeline: Option<Value<'_>>) -> CommandResult<()> {
         // Of another type: the shard says so.
         _ => Ok(()),
     }
+}
+
+/// The pipeline of an update: the router refuses what is no pipeline at all, and so the whole command before anything of
+/// it is done; which stages may stand in an update is the shards' to say, for the one statement (seen on 6.0.5).
+pub(crate) fn check_update(pipeline: Doc<'_>) -> CommandResult<()> {
+    for element in pipeline {
+        let stage = shape(element)?;
+        if !NAMES.contains(&stage.name) && !stage.is_internal() {
+            return Err(CommandError::new(
+                ErrorCode(40324),
+                format!("Unrecognized pipeline stage name: '{}'", stage.name),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Parses the array of stages; refuses what a client may not send.
@@ -56,6 +114,18 @@ fn parse_at(pipeline: Doc<'_>, depth: usize) -> CommandResult<Vec<Stage<'_>>> {
 }
 
 fn stage(element: Field<'_>, depth: usize) -> CommandResult<Stage<'_>> {
+    let stage = shape(element)?;
+    if stage.is_internal() {
+        return Err(CommandError::new(
+            ErrorCode(5_491_300),
+            format!("{}' is not allowed in user requests", stage.name),
+        ));
+    }
+    stage.check_inner(depth)?;
+    Ok(stage)
+}
+
+fn shape(element: Field<'_>) -> CommandResult<Stage<'_>> {
     let Value::Document(doc) = element.value() else {
         return Err(CommandError::new(
             ErrorCode::TypeMismatch,
@@ -69,18 +139,14 @@ fn stage(element: Field<'_>, depth: usize) -> CommandResult<Stage<'_>> {
             "A pipeline stage specification object must contain exactly one field.",
         ));
     };
-    let stage = Stage { doc, name: field.name(), argument: field.value() };
-    if INTERNAL.contains(&stage.name) || stage.name.starts_with("$_internal") {
-        return Err(CommandError::new(
-            ErrorCode(5_491_300),
-            format!("{}' is not allowed in user requests", stage.name),
-        ));
-    }
-    stage.check_inner(depth)?;
-    Ok(stage)
+    Ok(Stage { doc, name: field.name(), argument: field.value() })
 }
 
 impl<'a> Stage<'a> {
+    fn is_internal(&self) -> bool {
+        INTERNAL.contains(&self.name) || self.name.starts_with("$_internal")
+    }
+
     /// Pipelines inside of the stage are held to the same rules.
     fn check_inner(&self, depth: usize) -> CommandResult<()> {
         let Value::Document(argument) = self.argument else { return Ok(()) };

@@ -182,7 +182,7 @@ impl<'a> Change<'a> {
     fn parse(value: Value<'a>) -> CommandResult<Self> {
         match value {
             Value::Document(doc) => Ok(Self::Document(doc)),
-            Value::Array(_) => Ok(Self::Pipeline),
+            Value::Array(pipeline) => crate::read::pipeline::check_update(pipeline).map(|()| Self::Pipeline),
             _ => Err(CommandError::failed_to_parse("Update argument must be either an object or an array")),
         }
     }
@@ -281,6 +281,10 @@ mod tests {
             (bson::rawdoc! { "q": {}, "u": {}, "arrayFilters": [5] }, 14),
             (bson::rawdoc! { "q": {}, "u": {}, "hint": 5 }, 9),
             (bson::rawdoc! { "q": {}, "u": {}, "sampleId": 1 }, 40415),
+            (bson::rawdoc! { "q": {}, "u": [5] }, 14),
+            (bson::rawdoc! { "q": {}, "u": [{ "$set": { "a": 1 } }, {}] }, 40323),
+            (bson::rawdoc! { "q": {}, "u": [{ "$set": { "a": 1 }, "$unset": "b" }] }, 40323),
+            (bson::rawdoc! { "q": {}, "u": [{ "$set": { "a": 1 } }, { "$nope": 1 }] }, 40324),
         ] {
             assert_eq!(update(&item), Err(code), "{item:?}");
         }
@@ -288,6 +292,8 @@ mod tests {
             update(&bson::rawdoc! { "q": {}, "u": [], "multi": true, "collation": null }),
             Ok((true, false))
         );
+        // A stage that may not stand in an update fails its statement alone: the shard says so.
+        assert_eq!(update(&bson::rawdoc! { "q": {}, "u": [{ "$match": {} }] }), Ok((false, false)));
         assert_eq!(
             update(&bson::rawdoc! { "q": {}, "u": {}, "upsert": true, "hint": "x" }),
             Ok((false, true))
