@@ -1,7 +1,9 @@
 # Pointsman alone, on a small Debian: see docker-compose.yml for a cluster.
-FROM rust:1.95-slim-bookworm AS build
+# Not the slim variant: it has no make, which the allocator's build needs.
+FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY Cargo.toml Cargo.lock ./
+COPY .cargo .cargo
 COPY crates crates
 COPY tests tests
 RUN cargo build --release --locked -p pointsman

@@ -50,7 +50,7 @@ have() { docker image inspect "$1" >/dev/null 2>&1 || docker pull -q "$1" >/dev/
 
 debian() {
     command -v debootstrap >/dev/null || apt-get install -y -qq debootstrap >&2
-    debootstrap --variant=minbase --include=ca-certificates,libcurl4,nodejs,gcc,libc6-dev bookworm "$work/debian" >&2
+    debootstrap --variant=minbase --include=ca-certificates,libcurl4,nodejs,gcc,libc6-dev,make bookworm "$work/debian" >&2
 }
 
 stand_ins() {
@@ -77,8 +77,8 @@ IMAGE
         docker build -q -t mongo:6.0 "$work/mongo" >/dev/null
         made+=" mongo:6.0"
     fi
-    if ! have rust:1.95-slim-bookworm; then
-        say "no rust:1.95-slim-bookworm: making a stand-in of this machine's toolchain and crates"
+    if ! have rust:1.95-bookworm; then
+        say "no rust:1.95-bookworm: making a stand-in of this machine's toolchain and crates"
         cargo fetch --locked
         registry=${CARGO_HOME:-$HOME/.cargo}/registry
         mkdir -p "$work/rust"
@@ -90,8 +90,8 @@ COPY toolchain /opt/rust
 COPY registry /opt/cargo/registry
 ENV PATH=/opt/rust/bin:$PATH CARGO_HOME=/opt/cargo CARGO_NET_OFFLINE=true
 IMAGE
-        docker build -q -t rust:1.95-slim-bookworm "$work/rust" >/dev/null
-        made+=" rust:1.95-slim-bookworm"
+        docker build -q -t rust:1.95-bookworm "$work/rust" >/dev/null
+        made+=" rust:1.95-bookworm"
     fi
     [ -z "$made" ] || { mkdir -p "$cache" && printf '%s\n' "$made" >>"$cache/compose-stand-ins"; }
 }
