@@ -1,7 +1,7 @@
 //! The router as a whole: what it knows, and the way from a client's message to the answer's bytes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
@@ -18,6 +18,7 @@ use crate::codes::ErrorCode;
 use crate::command::dispatch::{self, Answer};
 use crate::command::{Access, table};
 use crate::cursor::CursorTable;
+use crate::cursor::group::Budget;
 use crate::error::CommandError;
 use crate::local::fail_point::FailPoints;
 use crate::local::log_book::LogBook;
@@ -65,6 +66,8 @@ pub struct Router {
     parameters: Parameters,
     stats: Stats,
     fail_points: FailPoints,
+    /// Bytes of all groups that are merged or wait for their client here.
+    group_bytes: Arc<AtomicUsize>,
     process_id: [u8; 12],
     started: std::time::SystemTime,
     next_request_id: AtomicI32,
@@ -111,6 +114,7 @@ impl Router {
             parameters,
             stats: Stats::default(),
             fail_points: FailPoints::default(),
+            group_bytes: Arc::default(),
             process_id: rand::random(),
             started: std::time::SystemTime::now(),
             next_request_id: AtomicI32::new(1),
@@ -267,6 +271,13 @@ impl Router {
     #[must_use]
     pub const fn tasks(&self) -> &TaskTracker {
         &self.tasks
+    }
+
+    /// Memory that a merge of groups may take.
+    pub(crate) fn group_budget(&self) -> Budget {
+        let bytes = |name| usize::try_from(self.parameters.int(name)).unwrap_or(0);
+        let (one, all) = (bytes("pointsmanGroupMergeMaxBytes"), bytes("pointsmanGroupMergeMaxBytesOfAll"));
+        Budget::new(Arc::clone(&self.group_bytes), one, all)
     }
 
     /// Server parameters.

@@ -7,6 +7,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cmp::Ordering;
 
 use super::batch::{Batch, is_metadata};
+use super::group::Grouped;
 use super::shard_cursor::{GetMoreOptions, ShardCursor};
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
@@ -80,6 +81,8 @@ pub struct RouterCursor {
     /// Batch size of the opening command, for the shards' next batches.
     shard_batch: Option<u64>,
     strip: bool,
+    /// Groups that were merged here; there are no streams then.
+    groups: Option<Box<Grouped>>,
 }
 
 /// What a batch ended with.
@@ -95,8 +98,16 @@ impl RouterCursor {
     /// From cursors that were opened together. `strip` takes the merge's metadata out of each document.
     #[must_use]
     pub fn new(streams: Vec<ShardCursor>, order: Order, strip: bool) -> Self {
-        let mut cursor =
-            Self { streams, order, ready: Vec::new(), skip: 0, limit: None, shard_batch: None, strip };
+        let mut cursor = Self {
+            streams,
+            order,
+            ready: Vec::new(),
+            skip: 0,
+            limit: None,
+            shard_batch: None,
+            strip,
+            groups: None,
+        };
         for index in 0..cursor.streams.len() {
             cursor.make_ready(index);
         }
@@ -107,6 +118,12 @@ impl RouterCursor {
     #[must_use]
     pub fn none() -> Self {
         Self::new(Vec::new(), Order::Any, false)
+    }
+
+    /// Groups that were merged before.
+    #[must_use]
+    pub fn of_groups(groups: Grouped) -> Self {
+        Self { groups: Some(Box::new(groups)), ..Self::none() }
     }
 
     /// One shard's cursor, passed through.
@@ -181,6 +198,9 @@ impl RouterCursor {
         batch_size: Option<u64>,
         options: GetMoreOptions<'_>,
     ) -> CommandResult<BatchEnd> {
+        if let Some(groups) = &mut self.groups {
+            return next_groups(groups, out, batch_size);
+        }
         let start = out.len();
         let mut given = 0_u64;
         // An awaitData cursor whose shard had nothing answers with an empty batch.
@@ -324,6 +344,32 @@ impl RouterCursor {
     }
 }
 
+/// A batch of merged groups.
+fn next_groups(groups: &mut Grouped, out: &mut BytesMut, batch_size: Option<u64>) -> CommandResult<BatchEnd> {
+    let start = out.len();
+    let mut given = 0_u64;
+    while batch_size.is_none_or(|size| given < size) {
+        let at = out.len();
+        if !groups.put_next(out, given) {
+            break;
+        }
+        let size = out.len() - at;
+        if size > wire::MAX_DOCUMENT_BYTES {
+            return Err(CommandError::new(
+                ErrorCode(10334),
+                format!("BSONObj size: {size} is invalid. Size must be between 0 and 16793600(16MB)"),
+            ));
+        }
+        if given > 0 && out.len() - start + PER_DOCUMENT_BYTES > MAX_BATCH_BYTES {
+            out.truncate(at);
+            groups.take_back();
+            return Ok(BatchEnd::More);
+        }
+        given += 1;
+    }
+    Ok(if groups.is_empty() { BatchEnd::Exhausted } else { BatchEnd::More })
+}
+
 /// Writes one array element: a document, without the merge's metadata if `strip` says so.
 fn put_document(out: &mut BytesMut, index: u64, batch: &Batch, doc: Doc<'_>, strip: bool) {
     out.put_u8(0x03);
@@ -344,7 +390,7 @@ fn put_document(out: &mut BytesMut, index: u64, batch: &Batch, doc: Doc<'_>, str
 }
 
 /// The name of an array element, without a string in between.
-fn put_index(out: &mut BytesMut, index: u64) {
+pub(super) fn put_index(out: &mut BytesMut, index: u64) {
     let mut digits = [0_u8; 20];
     let mut rest = index;
     let mut at = digits.len();

@@ -5,11 +5,14 @@
 //! getMores. In flow shards' replies, out flow batches spliced from their bytes; a document is copied once, from
 //! the shard's message to the client's.
 //!
+//! [`group`] merges partial groups: a [`RouterCursor`] then gives what is left of them.
+//!
 //! Limits: memory is one batch a shard (a shard is asked again only when its batch is used up), a batch to the client
 //! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`.
 
 mod batch;
 mod graveyard;
+pub mod group;
 mod merge;
 mod shard_cursor;
 mod table;

@@ -10,7 +10,7 @@ use super::find_spec::{DEFAULT_FIRST_BATCH, count};
 use super::open;
 use super::pipeline::{self, Stage};
 use super::split::{Merge, Split, split};
-use super::{merge_here, merge_on_shard};
+use super::{merge_groups, merge_here, merge_on_shard};
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::cursor::CursorKind;
@@ -186,10 +186,15 @@ async fn plan(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Optio
             [only] if !writes || output_is_sharded || primary.as_ref() == Some(&only.shard) => How::Whole,
             _ => {
                 let foreign = sharded_foreign(op, aggregation).await?;
-                let split =
+                let mut split =
                     split(stages, |name| foreign.iter().any(|known| known == name), output_is_sharded);
                 if split.needs_primary(output_is_sharded) {
                     merger = primary;
+                }
+                // What may be written to disk is merged on a shard, as by mongos; and text is compared by shards.
+                let collation = aggregation.collation.or_else(|| route.default_collation());
+                if !writes && aggregation.allow_disk_use != Some(true) && collation.is_none_or(is_simple) {
+                    split.merge_groups_here();
                 }
                 How::Cut(split)
             }
@@ -197,6 +202,11 @@ async fn plan(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Optio
     };
     let default_collation = route.default_collation().map(DocBuf::from);
     Ok(Some(Plan { destinations, how, pipeline, default_collation, merger, writes }))
+}
+
+/// Does the collation compare text byte by byte?
+fn is_simple(collation: Doc<'_>) -> bool {
+    collation.get_str("locale") == Some("simple")
 }
 
 /// Stages that are run on the primary shard if they join collections that are not sharded.
@@ -233,33 +243,60 @@ async fn whole(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan) -> Comma
 }
 
 async fn cut(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan, split: &Split) -> CommandResult<Reply> {
-    let on_router = matches!(split.merge, Merge::Stream { .. } | Merge::Sum { .. });
-    let part = if split.needs_merge { Part::Partial } else { Part::Plain };
-    // What writes begins with its first batch: while cursors are opened, stale answers must cost nothing.
-    let first_batch =
-        if on_router && !plan.writes { aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH) } else { 0 };
-    let pipeline = array_of(&split.shards);
-    let template =
-        request(op, aggregation, plan, pipeline.as_doc(), first_batch, part).template_on(aggregation.ns.db());
-    let opened = open::open_on_all(
-        op,
-        &template,
-        &plan.destinations,
-        aggregation.ns.db(),
-        aggregation.ns.coll(),
-        open::Partial::Refused,
-    )
-    .await?;
     match &split.merge {
         Merge::Stream { skip, limit } => {
+            // What writes begins with its first batch: while cursors are opened, stale answers must cost nothing.
+            let first = if plan.writes { 0 } else { aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH) };
+            let opened = open_parts(op, aggregation, plan, split, first).await?;
             // Nothing comes out of what writes: its first batch is its end.
             let batch_size = aggregation.batch_size.filter(|size| !plan.writes || *size > 0);
             let aggregation = Aggregation { batch_size, ..*aggregation };
             merge_here::stream(op, &aggregation, opened, split.order(), *skip, *limit).await
         }
-        Merge::Sum { field, id } => merge_here::sum(op, aggregation, opened, field, id.as_deref()).await,
-        Merge::Stages(stages) => merge_on_shard::run(op, aggregation, plan, opened, split, stages).await,
+        Merge::Sum { field, id } => {
+            let opened = open_parts(op, aggregation, plan, split, DEFAULT_FIRST_BATCH).await?;
+            merge_here::sum(op, aggregation, opened, field, id.as_deref()).await
+        }
+        Merge::Groups(merge) => {
+            let opened = open_parts(op, aggregation, plan, split, DEFAULT_FIRST_BATCH).await?;
+            match merge_groups::run(op, aggregation, opened, &merge.spec).await? {
+                Ok(reply) => Ok(reply),
+                Err(refusal) => {
+                    tracing::debug!(ns = %aggregation.ns, ?refusal, "groups are merged on a shard");
+                    on_shard(op, aggregation, plan, split, &merge.stages).await
+                }
+            }
+        }
+        Merge::Stages(stages) => on_shard(op, aggregation, plan, split, stages).await,
     }
+}
+
+/// Lets a shard run what is left of the pipeline. The first batches stay with the cursors that it reads.
+async fn on_shard(
+    op: &Op<'_>,
+    aggregation: &Aggregation<'_>,
+    plan: &Plan,
+    split: &Split,
+    stages: &[DocBuf],
+) -> CommandResult<Reply> {
+    let opened = open_parts(op, aggregation, plan, split, 0).await?;
+    merge_on_shard::run(op, aggregation, plan, opened, split, stages).await
+}
+
+/// Opens the shards' parts of the pipeline.
+async fn open_parts(
+    op: &Op<'_>,
+    aggregation: &Aggregation<'_>,
+    plan: &Plan,
+    split: &Split,
+    first_batch: u64,
+) -> CommandResult<open::Opened> {
+    let part = if split.needs_merge { Part::Partial } else { Part::Plain };
+    let pipeline = array_of(&split.shards);
+    let template =
+        request(op, aggregation, plan, pipeline.as_doc(), first_batch, part).template_on(aggregation.ns.db());
+    let (db, collection) = (aggregation.ns.db(), aggregation.ns.coll());
+    open::open_on_all(op, &template, &plan.destinations, db, collection, open::Partial::Refused).await
 }
 
 /// Which of the joined collections are sharded.

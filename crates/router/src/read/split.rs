@@ -5,7 +5,9 @@
 
 use document::{Doc, DocBuf, Value};
 
+use super::merge_groups::GroupMerge;
 use super::pipeline::Stage;
+use super::sugar;
 use crate::cursor::Order;
 
 /// A cut pipeline.
@@ -33,6 +35,8 @@ pub(super) enum Merge {
         /// `_id` of the group as an element, none for `$count`.
         id: Option<Box<[u8]>>,
     },
+    /// The router merges the shards' partial groups.
+    Groups(Box<GroupMerge>),
     /// A shard runs these stages over the stream.
     Stages(Vec<DocBuf>),
 }
@@ -57,6 +61,15 @@ impl Split {
             w.put("$doingMerge", true);
         });
         vec![stage]
+    }
+
+    /// Lets the router merge the shards' partial groups, if it knows how and what follows is left to it.
+    pub(super) fn merge_groups_here(&mut self) {
+        if let Merge::Stages(stages) = &self.merge
+            && let Some(merge) = GroupMerge::new(stages)
+        {
+            self.merge = Merge::Groups(Box::new(merge));
+        }
     }
 
     /// Must the merge run where the database's unsharded collections are?
@@ -156,7 +169,7 @@ pub(super) fn split(
                 }
                 let Some(merging) = stage.argument_doc().and_then(merging_group) else { break };
                 shards.push(DocBuf::from(stage.doc));
-                return with_merging_group(shards, merging, rest);
+                return with_merging_group(shards, merging, Vec::new(), rest);
             }
             "$count" => {
                 let Some(field) = stage.argument.as_str() else { break };
@@ -164,6 +177,17 @@ pub(super) fn split(
                     shards.push(DocBuf::from(stage.doc));
                     let merge = Merge::Sum { field: field.into(), id: None };
                     return Split { shards, sort: None, merge, needs_merge: false };
+                }
+                match grouped(shards, stage, rest) {
+                    Ok(split) => return split,
+                    Err(kept) => shards = kept,
+                }
+                break;
+            }
+            "$sortByCount" | "$bucket" => {
+                match grouped(shards, stage, rest) {
+                    Ok(split) => return split,
+                    Err(kept) => shards = kept,
                 }
                 break;
             }
@@ -242,7 +266,7 @@ fn reshapes(stage: &Stage<'_>) -> bool {
 }
 
 /// Takes leading `$skip`s and `$limit`s together. Stops where their order would no longer be one skip and one limit.
-fn skip_and_limit<'s, 'a>(
+pub(super) fn skip_and_limit<'s, 'a>(
     mut skip: u64,
     mut limit: Option<u64>,
     stages: &'s [Stage<'a>],
@@ -354,8 +378,18 @@ fn merge_accumulator(merging: &mut DocBuf, name: &str, operator: document::Field
     Some(())
 }
 
-fn with_merging_group(shards: Vec<DocBuf>, merging: DocBuf, rest: &[Stage<'_>]) -> Split {
+/// Cuts at a stage that is another way to write a `$group`. Gives the shards' stages back when it is none.
+fn grouped(mut shards: Vec<DocBuf>, stage: &Stage<'_>, rest: &[Stage<'_>]) -> Result<Split, Vec<DocBuf>> {
+    let Some((group, then)) = sugar::as_group(stage) else { return Err(shards) };
+    let spec = group.as_doc().first().and_then(|field| field.value().as_doc());
+    let Some(merging) = spec.and_then(merging_group) else { return Err(shards) };
+    shards.push(group);
+    Ok(with_merging_group(shards, merging, vec![then], rest))
+}
+
+fn with_merging_group(shards: Vec<DocBuf>, merging: DocBuf, then: Vec<DocBuf>, rest: &[Stage<'_>]) -> Split {
     let mut merge = vec![merging];
+    merge.extend(then);
     merge.extend(rest.iter().map(|stage| DocBuf::from(stage.doc)));
     Split { shards, sort: None, merge: Merge::Stages(merge), needs_merge: true }
 }
@@ -392,6 +426,7 @@ mod tests {
             Merge::Stream { skip, limit } => format!("stream {skip} {limit:?}"),
             Merge::Sum { field, .. } => format!("sum {field}"),
             Merge::Stages(stages) => names(stages).join(","),
+            Merge::Groups(merge) => format!("here {}", names(&merge.stages).join(",")),
         };
         (names(&split.shards), split.sort.map(|sort| format!("{sort:?}")), merge)
     }

@@ -103,6 +103,7 @@ fn put_split(out: &mut BytesMut, aggregation: &Aggregation<'_>, plan: &Plan, spl
     let (merge_type, merge) = match &split.merge {
         Merge::Stream { skip, limit } => ("mongos", stream_stages(*skip, *limit)),
         Merge::Sum { .. } => ("mongos", split.explained_sum()),
+        Merge::Groups(merge) => ("mongos", merge.stages.clone()),
         Merge::Stages(stages) if plan.merger.is_some() => ("primaryShard", stages.clone()),
         Merge::Stages(stages) => ("anyShard", stages.clone()),
     };
