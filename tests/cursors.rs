@@ -1,6 +1,7 @@
 //! Cursors of one shard and of several: batches, ends, and what is said about cursors that are not there.
 
 use bson::{Bson, Document, doc};
+use futures_util::TryStreamExt;
 use testkit::Cluster;
 use testkit::raw::{RawConn, is_ok};
 
@@ -190,4 +191,116 @@ async fn arguments_are_checked_as_by_a_mongod() {
         }
     }
     assert!(different.is_empty(), "{different:#?}");
+}
+
+/// Open cursors of a process: a shard or the router.
+async fn open_cursors(status: anyhow::Result<Document>) -> i64 {
+    let Ok(status) = status else { return -1 };
+    let cursor = status.get_document("metrics").unwrap().get_document("cursor").unwrap();
+    cursor.get_document("open").unwrap().get_i64("total").unwrap()
+}
+
+async fn nothing_stays_open(cluster: &Cluster, after: &str) {
+    let status = doc! { "serverStatus": 1 };
+    for shard in cluster.shards() {
+        testkit::eventually_within(
+            LEAK_LIMIT,
+            &format!("{after}: {} has no open cursor", shard.name()),
+            || async { open_cursors(shard.command("admin", status.clone()).await).await == 0 },
+        )
+        .await
+        .unwrap();
+    }
+    let mut conn = cluster.router(0).unwrap().raw().await.unwrap();
+    let left = open_cursors(conn.command_ok("admin", status).await).await;
+    assert_eq!(left, 0, "{after}: the router has {left} cursors");
+}
+
+const LEAK_LIMIT: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// Opens a cursor on all shards, with documents left on each.
+async fn opened(conn: &mut RawConn) -> i64 {
+    let reply = find(conn, doc! { "batchSize": 2, "sort": { "g": 1, "_id": 1 } }, "many").await;
+    let (id, _, batch) = cursor(&reply, "firstBatch");
+    assert!(id != 0 && batch.len() == 2);
+    id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_cursor_stays_open_whoever_dies() {
+    let cluster = Cluster::builder()
+        .shards(3)
+        .router_parameter("cursorTimeoutMillis", "2000")
+        .router_parameter("clientCursorMonitorFrequencySecs", "1")
+        .start()
+        .await
+        .unwrap();
+    cluster.spread("cur.many", "n", &[100, 200]).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let coll = client.database(DB).collection::<Document>("many");
+    coll.insert_many((0..300).map(|n| doc! { "_id": n, "n": n, "g": n % 3 })).await.unwrap();
+    let router = cluster.router(0).unwrap();
+    let slow = cluster.shard(1).unwrap().member(0).unwrap();
+
+    // The client goes between two batches: nobody comes back for the cursor.
+    let mut conn = router.raw().await.unwrap();
+    opened(&mut conn).await;
+    drop(conn);
+    nothing_stays_open(&cluster, "a client went between two batches").await;
+
+    // It goes while a shard works for it.
+    let shown = "a client went while it waited";
+    for command in [
+        None,
+        Some(
+            doc! { "aggregate": "many", "pipeline": [{ "$group": { "_id": "$g", "n": { "$sum": 1 } } }], "cursor": {} },
+        ),
+        Some(doc! { "find": "many", "sort": { "g": 1 } }),
+    ] {
+        let mut conn = router.raw().await.unwrap();
+        let mut command = match command {
+            Some(command) => command,
+            None => doc! { "getMore": opened(&mut conn).await, "collection": "many" },
+        };
+        command.insert("$db", DB);
+        slow.pause().unwrap();
+        let body = testkit::raw::msg_body(0, &command).unwrap();
+        let frame = testkit::raw::frame(conn.next_id(), testkit::raw::OP_MSG, &body);
+        conn.send(&frame).await.unwrap();
+        drop(conn);
+        slow.resume().unwrap();
+        nothing_stays_open(&cluster, &format!("{shown} for {command}")).await;
+    }
+
+    // A shard's cursor is killed behind the router's back.
+    let mut conn = router.raw().await.unwrap();
+    let id = opened(&mut conn).await;
+    let direct = slow.client().await.unwrap();
+    let idle = vec![
+        doc! { "$currentOp": { "idleCursors": true, "allUsers": true } },
+        doc! { "$match": { "type": "idleCursor" } },
+    ];
+    let idle: Vec<Document> =
+        direct.database("admin").aggregate(idle).await.unwrap().try_collect().await.unwrap();
+    let ids: Vec<Bson> =
+        idle.iter().map(|op| op.get_document("cursor").unwrap().get("cursorId").unwrap().clone()).collect();
+    assert_eq!(ids.len(), 1, "{idle:?}");
+    direct.database(DB).run_command(doc! { "killCursors": "many", "cursors": ids }).await.unwrap();
+    let reply = get_more(&mut conn, id, "many", doc! {}).await;
+    assert_eq!(code(&reply), (43, "CursorNotFound"));
+    nothing_stays_open(&cluster, "a shard lost its cursor").await;
+
+    // A shard dies.
+    let id = opened(&mut conn).await;
+    slow.kill();
+    let reply = get_more(&mut conn, id, "many", doc! {}).await;
+    assert!(!is_ok(&reply), "{reply}");
+    slow.restart().await.unwrap();
+    nothing_stays_open(&cluster, "a shard died").await;
+
+    // All of that cost nothing that stays: the same query again.
+    assert_eq!(
+        coll.find(doc! {}).sort(doc! { "g": 1 }).await.unwrap().try_collect::<Vec<_>>().await.unwrap().len(),
+        300
+    );
 }
