@@ -1,6 +1,9 @@
 //! Change streams: the events of all shards in one order, resumable on any router.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bson::{Bson, Document, doc};
 use mongodb::{Client, ClientSession, Database};
@@ -300,5 +303,128 @@ async fn the_history_of_each_document_is_complete_across_routers_and_moved_chunk
     let complete: Vec<i32> = (1..=STEPS).collect();
     for (n, history) in histories {
         assert_eq!(history, complete, "document {n}");
+    }
+}
+
+/// xorshift: the same everywhere, from a seed that the test prints.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 >> 11).unwrap() % limit
+    }
+}
+
+/// Opens a stream behind `token` on one of the routers; while a shard elects its primary that may take a few tries.
+async fn resumed(routers: &[Database], random: &mut Random, token: &Document) -> Stream {
+    let mut last = None;
+    for _ in 0..200 {
+        let router = &routers[random.below(routers.len())];
+        let resume = vec![doc! { "$changeStream": { "resumeAfter": token.clone() } }];
+        match Stream::open(router, "c".into(), resume).await {
+            Ok(stream) => return stream,
+            Err(error) => last = Some(error),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    }
+    panic!("the stream cannot be resumed: {last:?}");
+}
+
+/// As above, and shards elect new primaries meanwhile; the reader is killed and goes on elsewhere at random. `STREAM_SEED`
+/// repeats a run.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_history_of_each_document_is_complete_across_elections() {
+    const DOCUMENTS: i32 = 8;
+    let seed = std::env::var("STREAM_SEED").ok().map_or_else(
+        || u64::from(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().subsec_nanos()) | 1,
+        |text| text.parse().unwrap(),
+    );
+    println!("STREAM_SEED={seed}");
+    let mut random = Random(seed);
+    let cluster = Arc::new(Cluster::builder().shards(2).members(3).routers(2).start().await.unwrap());
+    cluster.spread("watched.c", "n", &[100]).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let coll = client.database("watched").collection::<Document>("c");
+    let mut routers = Vec::new();
+    for router in cluster.routers() {
+        routers.push(Client::with_uri_str(router.uri()).await.unwrap().database("watched"));
+    }
+    let first = routers[0].collection::<Document>("c");
+    first.insert_many((0..DOCUMENTS).map(|n| doc! { "_id": n, "n": n * 25, "step": 0 })).await.unwrap();
+    let mut stream = Stream::open(&routers[0], "c".into(), vec![doc! { "$changeStream": {} }]).await.unwrap();
+
+    let over = Arc::new(AtomicBool::new(false));
+    let writer = tokio::spawn({
+        let over = Arc::clone(&over);
+        let majority = mongodb::options::WriteConcern::majority();
+        async move {
+            let mut step = 0;
+            while !over.load(Ordering::Relaxed) || step < 5 {
+                step += 1;
+                for n in 0..DOCUMENTS {
+                    // Setting the same again changes nothing, so an answer that was lost is no second event.
+                    let mut tries = 0;
+                    while let Err(error) = coll
+                        .update_one(doc! { "n": n * 25 }, doc! { "$set": { "step": step } })
+                        .write_concern(majority.clone())
+                        .await
+                    {
+                        tries += 1;
+                        assert!(tries < 100, "step {step} of {n}: {error}");
+                        tokio::time::sleep(Duration::from_millis(100)).await;
+                    }
+                }
+            }
+            step
+        }
+    });
+    let chaos = tokio::spawn({
+        let (cluster, over) = (Arc::clone(&cluster), Arc::clone(&over));
+        async move {
+            for (n, to, hurt) in [(50, "shard1", 0), (150, "shard0", 1), (50, "shard0", 1)] {
+                // A migration that an election interrupts is no matter here.
+                let _ = cluster.move_chunk("watched.c", doc! { "n": n }, to).await;
+                cluster.shard(hurt).unwrap().step_down().await.unwrap();
+            }
+            over.store(true, Ordering::Relaxed);
+        }
+    });
+
+    let mut histories: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
+    let (mut writer, mut steps) = (Some(writer), None);
+    let (mut resumes, mut turns) = (0, 0);
+    let complete = |histories: &BTreeMap<i32, Vec<i32>>, steps: Option<i32>| {
+        steps.is_some()
+            && histories.len() == usize::try_from(DOCUMENTS).unwrap()
+            && histories.values().all(|history| history.last().copied() == steps)
+    };
+    while !complete(&histories, steps) {
+        turns += 1;
+        assert!(turns < 5_000, "seed {seed}: no end at {steps:?}: {histories:?}");
+        let read = stream.next(300).await;
+        for event in read.iter().flat_map(|batch| &batch.events) {
+            assert_eq!(event.get_str("operationType").unwrap(), "update", "{event}");
+            let fields =
+                event.get_document("updateDescription").unwrap().get_document("updatedFields").unwrap();
+            let key = event.get_document("documentKey").unwrap().get_i32("n").unwrap();
+            histories.entry(key).or_default().push(fields.get_i32("step").unwrap());
+        }
+        // An election closes the shards' cursors: the reader goes on elsewhere, as drivers do.
+        if read.is_err() || random.below(4) == 0 {
+            stream = resumed(&routers, &mut random, &stream.token.clone()).await;
+            resumes += 1;
+        }
+        if let Some(finished) = writer.take_if(|writer| writer.is_finished()) {
+            steps = Some(finished.await.unwrap());
+        }
+    }
+    chaos.await.unwrap();
+    let complete: Vec<i32> = (1..=steps.unwrap()).collect();
+    println!("{} steps of {DOCUMENTS} documents, {resumes} resumes", complete.len());
+    for (n, history) in histories {
+        assert_eq!(history, complete, "seed {seed}: document {n}");
     }
 }
