@@ -5,12 +5,14 @@
 //! cargo run --release -p bench -- compare [--rounds 5] [--seconds 2] [--connections 1,16,64] [--mongos PATH]
 //! cargo run --release -p bench -- merge [--documents 1000000] [--pause 60]
 //! cargo run --release -p bench -- insert-many [--documents 100000]
+//! cargo run --release -p bench -- group [--documents 1000000] [--keys 500000]
 //! ```
 //!
 //! The figure that counts is CPU µs an operation of the middle process, read from `/proc`; wall-clock figures are
 //! printed beside it and mean little on a shared machine.
 
 mod data;
+mod group;
 mod insert_many;
 mod load;
 mod merge;
@@ -60,6 +62,21 @@ enum Command {
         #[arg(long)]
         router: Option<PathBuf>,
     },
+    /// Groups over three shards: merged by the router, by a shard, by the server's own routing code.
+    Group {
+        /// How many documents.
+        #[arg(long, default_value_t = 1_000_000)]
+        documents: i64,
+        /// How many keys they have.
+        #[arg(long, default_value_t = 500_000)]
+        keys: i64,
+        /// Rounds of each; the fastest counts.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
+        /// The router to measure; the release build otherwise.
+        #[arg(long)]
+        router: Option<PathBuf>,
+    },
 }
 
 #[derive(clap::Args)]
@@ -92,6 +109,9 @@ async fn main() -> Result<()> {
             merge::run(router, documents, Duration::from_secs(pause)).await
         }
         Command::InsertMany { documents, router } => insert_many::run(router, documents).await,
+        Command::Group { documents, keys, rounds, router } => {
+            group::run(router, documents, keys, rounds).await
+        }
     }
 }
 
