@@ -339,3 +339,30 @@ async fn views_on_views_and_time_series_read_as_on_one_server() {
     assert_eq!(sizes.len(), 2, "one document a shard: {sizes:?}");
     run(&db, "series", &[doc! { "$indexStats": {} }]).await;
 }
+
+/// A shard moves `$match` to the front, and does not look for orphans where it fixes the shard key by equality: what shards
+/// move, the router targets by. Found by the differential test.
+#[tokio::test(flavor = "multi_thread")]
+async fn orphans_stay_hidden_from_a_match_that_comes_late() {
+    let cluster = Cluster::builder().shards(2).start().await.unwrap();
+    cluster.spread("agg.left", "x", &[100]).await.unwrap();
+    let db = cluster.client().await.unwrap().database(DB);
+    db.collection("left").insert_one(doc! { "_id": 1, "x": 16, "arr": [1] }).await.unwrap();
+    let orphan = doc! { "_id": 1, "x": 16, "arr": [1], "orphan": true };
+    let other = cluster.shard(1).unwrap().client().await.unwrap();
+    other.database(DB).collection("left").insert_one(orphan).await.unwrap();
+    let last = doc! { "$match": { "x": 16 } };
+    for pipeline in [
+        vec![last.clone()],
+        vec![lookup("left"), last.clone()],
+        vec![doc! { "$set": { "w": { "$add": ["$x", 1] } } }, last.clone()],
+        vec![doc! { "$unwind": "$arr" }, doc! { "$sort": { "w": 1 } }, last.clone()],
+        vec![doc! { "$project": { "x": 1, "orphan": 1 } }, last.clone()],
+        vec![doc! { "$project": { "y": "$x", "orphan": 1 } }, doc! { "$match": { "y": 16 } }],
+        vec![doc! { "$redact": "$$KEEP" }, last.clone()],
+        vec![lookup("left"), doc! { "$match": { "$and": [{ "x": 16 }, { "up": [] }] } }],
+    ] {
+        let found = run(&db, "left", &pipeline).await;
+        assert!(found.len() == 1 && !found[0].contains_key("orphan"), "{pipeline:?}: {found:?}");
+    }
+}

@@ -161,7 +161,7 @@ pub(super) async fn execute(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &P
 
 /// Targets and cuts. `None` when the database does not exist.
 async fn plan(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Option<Plan>> {
-    let filter = pipeline::leading_match(aggregation.stages);
+    let filter = super::leading_match::of(aggregation.stages);
     let target = op.router.target_read(op, aggregation.ns, filter.as_doc(), aggregation.collation).await?;
     let Some((route, destinations)) = target else { return Ok(None) };
     let output = super::output::resolve(op, aggregation).await?;

@@ -4,7 +4,7 @@
 //! - [`get_more`], [`kill_cursors`]: go on, or end.
 //! - [`count`], [`distinct`]: one answer a shard, added up or united.
 //! - `open`: what the two openers share: the fan-out and its first batches.
-//! - `pipeline`, `split`: what of an aggregation each shard does; `merge_here`, `merge_groups`, `merge_on_shard`: the rest of it.
+//! - `leading_match`: which shards an aggregation concerns; `pipeline`, `split`: what of an aggregation each shard does; `merge_here`, `merge_groups`, `merge_on_shard`: the rest of it.
 //! - [`explain`]: what shards would do with any of these, in mongos's shapes.
 //! - [`collectionless`], [`map_reduce`], [`kill_op`]: what reads no collection, or is translated.
 //! - `change_stream`: events of all shards in the order of cluster time.
@@ -21,6 +21,7 @@ mod find_spec;
 pub mod get_more;
 pub mod kill_cursors;
 pub mod kill_op;
+mod leading_match;
 pub mod map_reduce;
 mod merge_groups;
 mod merge_here;

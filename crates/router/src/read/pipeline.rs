@@ -1,6 +1,6 @@
 //! An aggregation pipeline as far as a router must understand it.
 
-use document::{Doc, DocBuf, Field, Value};
+use document::{Doc, Field, Value};
 
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
@@ -259,31 +259,6 @@ pub(super) fn check_in_transaction(stages: &[Stage<'_>]) -> CommandResult<()> {
         )),
         None => Ok(()),
     }
-}
-
-/// The filter that decides targeting: the leading `$match` stages, sorts between them left out (they change nothing about
-/// what matches).
-pub(super) fn leading_match(stages: &[Stage<'_>]) -> DocBuf {
-    if let Some(near) = stages.first().filter(|stage| stage.name == "$geoNear") {
-        let query = near.argument_doc().and_then(|near| near.get_doc("query"));
-        return DocBuf::from(query.unwrap_or(Doc::empty()));
-    }
-    let mut filters = stages
-        .iter()
-        .take_while(|stage| matches!(stage.name, "$match" | "$sort"))
-        .filter(|stage| stage.name == "$match")
-        .filter_map(Stage::argument_doc)
-        .filter(|filter| !filter.is_empty());
-    let Some(first) = filters.next() else { return DocBuf::new() };
-    let rest: Vec<Doc<'_>> = filters.collect();
-    if rest.is_empty() {
-        return DocBuf::from(first);
-    }
-    let mut all = DocBuf::new();
-    all.write(|w| {
-        w.array("$and", std::iter::once(first).chain(rest), |w, index, filter: Doc<'_>| w.put(index, filter));
-    });
-    all
 }
 
 #[cfg(test)]
