@@ -72,7 +72,7 @@ stand_ins() {
 FROM debian:bookworm-slim
 COPY mongod /usr/bin/mongod
 COPY node_modules /opt/node_modules
-RUN ln -s /opt/node_modules/.bin/mongosh /usr/bin/mongosh && mkdir -p /data/db
+RUN ln -s /opt/node_modules/.bin/mongosh /usr/bin/mongosh && mkdir -p /data/db /data/configdb
 IMAGE
         docker build -q -t mongo:6.0 "$work/mongo" >/dev/null
         made+=" mongo:6.0"
