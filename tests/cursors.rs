@@ -304,3 +304,58 @@ async fn no_cursor_stays_open_whoever_dies() {
         300
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_of_the_router_is_listed_and_can_be_killed() {
+    let (cluster, mut asking) = start().await;
+    let slow = cluster.shard(1).unwrap().member(0).unwrap();
+    slow.pause().unwrap();
+    let waiting = tokio::spawn({
+        let mut conn = cluster.router(0).unwrap().raw().await.unwrap();
+        async move { find(&mut conn, doc! { "comment": "to be killed", "sort": { "g": 1 } }, "many").await }
+    });
+    let list = doc! {
+        "aggregate": 1, "cursor": {},
+        "pipeline": [{ "$currentOp": { "localOps": true } }, { "$match": { "command.comment": "to be killed" } }],
+    };
+    let found = tokio::sync::Mutex::new(None);
+    let other = tokio::sync::Mutex::new(cluster.router(0).unwrap().raw().await.unwrap());
+    testkit::eventually("the command is listed", || async {
+        let reply = other.lock().await.command_ok("admin", list.clone()).await.unwrap();
+        let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+        *found.lock().await = batch.first().and_then(Bson::as_document).cloned();
+        !batch.is_empty()
+    })
+    .await
+    .unwrap();
+    let listed = found.into_inner().unwrap();
+    assert_eq!(
+        (listed.get_str("op").unwrap(), listed.get_str("ns").unwrap()),
+        ("query", "cur.many"),
+        "{listed}"
+    );
+    assert!(
+        listed.get_bool("active").unwrap() && listed.get_i64("microsecs_running").unwrap() > 0,
+        "{listed}"
+    );
+    let number = listed.get_i32("opid").unwrap();
+    // Another number kills nothing; this one does.
+    for op in [number.wrapping_add(1_000_000), number] {
+        let reply = asking.command_ok("admin", doc! { "killOp": 1, "op": op }).await.unwrap();
+        assert_eq!(reply.get_str("info").unwrap(), "attempting to kill op");
+    }
+    let reply = waiting.await.unwrap();
+    assert_eq!(code(&reply), (11601, "Interrupted"));
+    slow.resume().unwrap();
+    nothing_stays_open(&cluster, "a command was killed").await;
+    // Who asks is listed, too.
+    let list = doc! { "aggregate": 1, "cursor": {}, "pipeline": [{ "$currentOp": { "localOps": true } }] };
+    let reply = asking.command_ok("admin", list).await.unwrap();
+    let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+    let names: Vec<&str> = batch
+        .iter()
+        .map(|op| op.as_document().unwrap().get_document("command").unwrap().keys().next().unwrap().as_str())
+        .collect();
+    // Connections that wait for news of the router are, too.
+    assert_eq!(names.iter().filter(|name| **name == "aggregate").count(), 1, "{names:?}");
+}

@@ -190,11 +190,17 @@ fn end_of(error: &io::Error) -> End {
 }
 
 /// Serves a client and counts and logs its coming and going.
-pub(crate) async fn run<S>(router: Arc<Router>, client: Client, stream: S, drain: Arc<Drain>, quiet: bool)
-where
+pub(crate) async fn run<S>(
+    router: Arc<Router>,
+    client: Arc<Client>,
+    stream: S,
+    drain: Arc<Drain>,
+    quiet: bool,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send,
 {
-    let guard = Counted(&router);
+    router.operations().connected(&client);
+    let guard = Counted(&router, &client);
     let end = serve(&router, &client, stream, &drain).await;
     let left = router.stats().connections().saturating_sub(1);
     drop(guard);
@@ -208,10 +214,11 @@ where
 }
 
 /// Takes the connection off the count, also when the task is dropped.
-struct Counted<'r>(&'r Router);
+struct Counted<'r>(&'r Router, &'r Client);
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
+        self.0.operations().disconnected(self.1);
         self.0.stats().connection_closed();
     }
 }

@@ -179,7 +179,7 @@ impl Gate {
     where
         S: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send + 'static,
     {
-        let client = Client::new(self.next_id.fetch_add(1, Ordering::Relaxed), peer);
+        let client = Arc::new(Client::new(self.next_id.fetch_add(1, Ordering::Relaxed), peer));
         let quiet = self.router.parameters().flag("quiet");
         let Some(count) = self.router.stats().connection_opened() else {
             tracing::info!(

@@ -9,6 +9,7 @@ use wire::{Compressor, CompressorSet};
 
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
+use crate::local::operations::Place;
 
 /// Most bytes of a client's metadata document (mongos; a mongod takes 1024).
 const MAX_METADATA_BYTES: usize = 512;
@@ -25,6 +26,8 @@ pub struct Client {
     compressors: AtomicU8,
     /// A hello is being answered again without a new request.
     streaming: AtomicBool,
+    /// The command that it waits for.
+    place: Place,
 }
 
 /// What the first hello said in `client`.
@@ -44,6 +47,7 @@ impl Client {
             metadata: OnceLock::new(),
             compressors: AtomicU8::new(0),
             streaming: AtomicBool::new(false),
+            place: Place::new(),
         }
     }
 
@@ -51,6 +55,10 @@ impl Client {
     #[must_use]
     pub const fn id(&self) -> i64 {
         self.id
+    }
+
+    pub(crate) const fn place(&self) -> &Place {
+        &self.place
     }
 
     /// `host:port` of the other end.

@@ -22,6 +22,7 @@ use crate::cursor::group::Budget;
 use crate::error::CommandError;
 use crate::local::fail_point::FailPoints;
 use crate::local::log_book::LogBook;
+use crate::local::operations::Operations;
 use crate::local::parameters::Parameters;
 use crate::local::quiesce::Quiesce;
 use crate::local::stats::Stats;
@@ -66,6 +67,7 @@ pub struct Router {
     parameters: Parameters,
     stats: Stats,
     fail_points: FailPoints,
+    operations: Operations,
     /// Bytes of all groups that are merged or wait for their client here.
     group_bytes: Arc<AtomicUsize>,
     process_id: [u8; 12],
@@ -114,6 +116,7 @@ impl Router {
             parameters,
             stats: Stats::default(),
             fail_points: FailPoints::default(),
+            operations: Operations::default(),
             group_bytes: Arc::default(),
             process_id: rand::random(),
             started: std::time::SystemTime::now(),
@@ -128,10 +131,18 @@ impl Router {
     pub async fn serve(&self, client: &Client, frame: Frame) -> Outcome {
         let header = *frame.header();
         match header.opcode {
-            OpCode::MSG => match OpMsg::parse(frame) {
-                Ok(message) => self.serve_msg(client, &message, header.request_id).await,
-                Err(error) => self.malformed(&error, header.request_id),
-            },
+            OpCode::MSG => {
+                let _running = client.place().occupy(self.operations.next(), frame.clone());
+                let killed = client.place().killed();
+                match OpMsg::parse(frame) {
+                    Ok(message) => tokio::select! {
+                        biased;
+                        outcome = self.serve_msg(client, &message, header.request_id) => outcome,
+                        () = killed => self.interrupted(&message, header.request_id),
+                    },
+                    Err(error) => self.malformed(&error, header.request_id),
+                }
+            }
             OpCode::QUERY => match OpQuery::parse(frame) {
                 Ok(query) => self.serve_query(client, &query).await,
                 Err(_) => Outcome::Close,
@@ -209,6 +220,23 @@ impl Router {
         Outcome::Send(reply.into_message(self.clock(), self.next_request_id(), response_to, false, false))
     }
 
+    /// The answer of a command that killOp ended.
+    fn interrupted(&self, message: &OpMsg, response_to: i32) -> Outcome {
+        self.stats.command_abandoned();
+        if message.more_to_come() {
+            return Outcome::Silence;
+        }
+        let reply = Reply::error(&CommandError::new(ErrorCode::Interrupted, "operation was interrupted"));
+        let request_id = self.next_request_id();
+        Outcome::Send(reply.into_message(
+            self.clock(),
+            request_id,
+            response_to,
+            message.has_checksum(),
+            false,
+        ))
+    }
+
     fn next_request_id(&self) -> i32 {
         self.next_request_id.fetch_add(1, Ordering::Relaxed)
     }
@@ -241,6 +269,12 @@ impl Router {
     #[must_use]
     pub const fn registry(&self) -> &ShardRegistry<ConfigServers> {
         &self.registry
+    }
+
+    /// Connections and what they wait for.
+    #[must_use]
+    pub const fn operations(&self) -> &Operations {
+        &self.operations
     }
 
     /// Open cursors.

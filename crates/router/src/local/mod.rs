@@ -9,6 +9,7 @@ pub mod handshake;
 pub mod host;
 pub mod identity;
 pub mod log_book;
+pub mod operations;
 pub mod parameters;
 pub mod quiesce;
 pub mod sessions;

@@ -193,33 +193,9 @@ async fn current_op(op: &Op<'_>, aggregation: &Aggregation<'_>, first: &Stage<'_
     }
     let local = first.argument_doc().and_then(|spec| spec.get("localOps")).is_some_and(Value::is_truthy);
     if local {
-        return on_documents(op, aggregation, &[this_operation(op)]).await;
+        return on_documents(op, aggregation, &op.router.operations().list(op)).await;
     }
     on_all_shards(op, aggregation).await
-}
-
-/// This router's own operation that asks. (Others are not listed: they are visible on the shards they run on.)
-fn this_operation(op: &Op<'_>) -> DocBuf {
-    let mut doc = DocBuf::new();
-    doc.write(|w| {
-        w.put("type", "op");
-        w.put("host", op.router.settings().host.as_str());
-        w.put("desc", format!("conn{}", op.client.id()).as_str());
-        w.put("connectionId", op.client.id());
-        w.put("client", op.client.address().as_str());
-        if let Some(application) = op.client.application() {
-            w.put("appName", application);
-        }
-        w.put("active", true);
-        w.put("opid", op.client.id());
-        w.put("secs_running", 0_i64);
-        w.put("microsecs_running", 0_i64);
-        w.put("op", "command");
-        w.put("ns", format!("{}.{COLLECTIONLESS}", op.request.db).as_str());
-        w.put("command", op.request.body);
-        w.put("numYields", 0);
-    });
-    doc
 }
 
 /// `$shardedDataDistribution`: what each shard says of its collections, by collection, sharded ones only.

@@ -1,4 +1,4 @@
-//! `killOp`: operations of a shard are named `<shard>:<number>`.
+//! `killOp`: operations of a shard are named `<shard>:<number>`, this router's own by their number.
 
 use document::{Value, splice};
 use topology::ReadPreference;
@@ -16,12 +16,16 @@ pub async fn kill_op(op: &Op<'_>) -> CommandResult<Reply> {
     };
     match value {
         Value::String(_) => on_shard(op, value.as_str().unwrap_or_default()).await,
-        // A number is an operation of the router itself. None outlives its client's wait by itself, and the answer
-        // says no more than that it was tried, as the server's.
-        number if number.is_number() => Ok(Reply::build(|out| {
-            splice::put_str(out, "info", "attempting to kill op");
-            splice::put_f64(out, "ok", 1.0);
-        })),
+        // A number is a command of this router. Whether there was one, the answer does not say, as the server's.
+        number if number.is_number() => {
+            if let Some(number) = number.as_i64().and_then(|number| i32::try_from(number).ok()) {
+                op.router.operations().kill(number);
+            }
+            Ok(Reply::build(|out| {
+                splice::put_str(out, "info", "attempting to kill op");
+                splice::put_f64(out, "ok", 1.0);
+            }))
+        }
         other => Err(CommandError::wrong_type("killOp.op", other, "[string, int, long, double]")),
     }
 }
