@@ -5,6 +5,7 @@
 use std::path::Path;
 
 use router::command::{Access, Command, Status, table};
+use router::read::reference::{OPTIONS, OptionRow, STAGES, StageRow};
 
 const HEAD: &str = "# Commands
 
@@ -41,12 +42,41 @@ fn row(out: &mut String, command: &Command) {
     ));
 }
 
+const STAGES_HEAD: &str = "
+## Stages of pipelines
+
+A pipeline that concerns one shard goes there whole. For several shards it is cut (`explain` shows where); from
+`crates/router/src/read/reference.rs`.
+
+| stage | runs on | |
+|---|---|---|
+";
+
+const OPTIONS_HEAD: &str = "
+## Options of queries
+
+| option | of | |
+|---|---|---|
+";
+
+fn stage_row(out: &mut String, row: &StageRow) {
+    out.push_str(&format!("| {} | {} | {} |\n", row.name, row.runs.describe(), row.note));
+}
+
+fn option_row(out: &mut String, row: &OptionRow) {
+    out.push_str(&format!("| {} | {} | {} |\n", row.name, row.commands, row.does));
+}
+
 #[test]
 fn the_page_says_what_the_table_says() {
     let mut rows: Vec<&Command> = table::rows().collect();
     rows.sort_by_key(|command| command.name.to_lowercase());
     let mut page = HEAD.to_owned();
     rows.into_iter().for_each(|command| row(&mut page, command));
+    page.push_str(STAGES_HEAD);
+    STAGES.iter().for_each(|stage| stage_row(&mut page, stage));
+    page.push_str(OPTIONS_HEAD);
+    OPTIONS.iter().for_each(|option| option_row(&mut page, option));
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();
