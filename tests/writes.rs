@@ -418,6 +418,23 @@ async fn a_retried_batch_is_applied_once_also_by_another_router() {
     }
     let coll = cluster.client().await.unwrap().database(DB).collection::<Document>("r");
     assert_eq!(coll.count_documents(doc! { "n": 1 }).await.unwrap(), 120);
+    // By _id alone, and the document moves before the retry: the shard that it left and its new one both answer for it.
+    for (number, ordered) in [(1, true), (2, false)] {
+        let updates: Vec<Document> = [1_000, 1_001, 1_004]
+            .iter()
+            .map(|id| doc! { "q": { "_id": *id }, "u": { "$inc": { "m": 1 } } })
+            .collect();
+        let update = with_number(doc! { "update": "r", "updates": updates, "ordered": ordered }, 4, number);
+        let to = if ordered { "shard1" } else { "shard0" };
+        let reply = first.command_ok(DB, update.clone()).await.unwrap();
+        assert_eq!(reply.get_i32("n").unwrap(), 3, "{reply}");
+        cluster.move_chunk("w.r", doc! { "a": 0 }, to).await.unwrap();
+        let reply = second.command_ok(DB, update).await.unwrap();
+        let counts = (reply.get_i32("n").unwrap(), reply.get_i32("nModified").unwrap());
+        assert_eq!((counts, errors(&reply)), ((3, 3), vec![]), "ordered {ordered}: {reply}");
+        let counted = doc! { "m": i32::try_from(number).unwrap() };
+        assert_eq!(coll.count_documents(counted).await.unwrap(), 3, "ordered {ordered}");
+    }
     let find = with_number(
         doc! { "findAndModify": "r", "query": { "_id": 1000, "a": 0 }, "update": { "$inc": { "n": 1 } }, "new": true },
         3,

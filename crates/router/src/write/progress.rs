@@ -22,8 +22,11 @@ pub(super) struct Progress {
     again: Vec<u32>,
     /// Statements that go to several shards, by their places, until they are settled.
     spread: BTreeMap<u32, Spread>,
-    /// Statements that were looked for on several shards before, and are looked for again.
-    looked: BTreeSet<u32>,
+    /// Statements that were looked for on several shards before, and are looked for again; the shards that answered for
+    /// them.
+    looked: BTreeMap<u32, ShardSet>,
+    /// Spread statements that a shard has called retried: their documents are counted.
+    retried: BTreeSet<u32>,
     settled: usize,
     len: u32,
     /// Most statements of one child, while one is looked for that a shard did not name.
@@ -47,6 +50,8 @@ struct Spread {
     taken: ShardSet,
     /// The statement has found its document ([`Spreading::Any`]).
     found: bool,
+    /// Shards that answered without an error ([`Spreading::Any`]).
+    answered: ShardSet,
     /// How it is spread in the round in progress.
     in_flight: Option<Spreading>,
     /// Errors of the round in progress.
@@ -65,7 +70,8 @@ impl Progress {
             due: Due::From(0),
             again: Vec::new(),
             spread: BTreeMap::new(),
-            looked: BTreeSet::new(),
+            looked: BTreeMap::new(),
+            retried: BTreeSet::new(),
             settled: 0,
             // The batch was counted: at most 100,000.
             len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -167,19 +173,28 @@ impl Progress {
         }
         let errors = std::mem::take(&mut answer.errors);
         let found = answer.n > 0;
-        // A shard that found one in an earlier round says so again, and was counted.
-        let again = |place: &u32| {
-            let statement = usize::try_from(*place).ok().and_then(|place| child.statements.get(place));
-            statement.is_some_and(|statement| self.looked.contains(statement))
-        };
-        let counted = answer.retried_places.iter().filter(|place| again(place)).count();
-        answer.n -= i64::try_from(counted).unwrap_or(0);
+        let places = &answer.retried_places;
+        let twice = places.iter().filter(|place| self.was_counted(child, **place)).count();
+        let twice = i64::try_from(twice).unwrap_or(0);
+        answer.n -= twice;
+        answer.n_modified = (answer.n_modified - twice).max(0);
         self.outcome.add(&child.destination.shard, &child.statements, answer);
         if self.ordered && !self.is_spread(child.statements.first()) {
             self.record_run(child, errors);
         } else {
             self.record_group(child, errors, found);
         }
+    }
+
+    /// Is what this shard calls retried in the count already? What it did in an earlier round is, and what another shard
+    /// called retried: the history of a document moves with it, and both its old shard and its new one answer for it.
+    fn was_counted(&mut self, child: &Child, place: u32) -> bool {
+        let statement = usize::try_from(place).ok().and_then(|place| child.statements.get(place));
+        let Some(statement) = statement else { return false };
+        let is_spread = self.is_spread(Some(statement));
+        let shard = &child.destination.shard;
+        (is_spread && !self.retried.insert(*statement))
+            || self.looked.get(statement).is_some_and(|answered| answered.contains(shard))
     }
 
     /// A statement failed in a transaction, which ends with it: what the other answers say is told, nothing is sent again.
@@ -225,7 +240,8 @@ impl Progress {
                 self.settle(statement);
             } else if errors.iter().all(|error| is_stale(error.code())) {
                 if spreading == Some(Spreading::Any) {
-                    self.looked.insert(statement);
+                    let answered = std::mem::take(&mut spread.answered);
+                    self.looked.entry(statement).or_default().extend(answered);
                 }
                 self.send_again(statement);
             } else {
@@ -312,7 +328,10 @@ impl Progress {
                 }
                 // How many of several statements found theirs is not told; only deletes are sent like that, and a
                 // delete may be tried again.
-                (Some(spread), None) => spread.found |= found && child.statements.len() == 1,
+                (Some(spread), None) => {
+                    spread.answered.push(child.destination.shard.clone());
+                    spread.found |= found && child.statements.len() == 1;
+                }
                 (None, None) => self.settle(*statement),
                 (None, Some(error)) if is_stale(error.code()) => self.send_again(*statement),
                 (None, Some(error)) => self.fail(*statement, error),

@@ -235,3 +235,44 @@ fn all_look_again_for_a_document_that_none_found_while_one_was_stale() {
     assert!(progress.is_finished());
     assert_eq!(reply(progress, false, 2), (2, BTreeMap::new()));
 }
+
+/// An answer that calls these places of the child retried.
+fn retried(n: i64, places: &[u32]) -> Result<Answer, CommandError> {
+    Ok(Answer { n, n_modified: n, retried_places: places.to_vec(), ..Answer::default() })
+}
+
+#[test]
+fn a_retried_statement_counts_once_when_its_document_has_moved_with_its_history() {
+    for broadcast in [false, true] {
+        let mut progress = Progress::new(1, true);
+        let answers = vec![
+            (child("a", &[0], broadcast), retried(1, &[0])),
+            (child("b", &[0], broadcast), retried(1, &[0])),
+        ];
+        round(&mut progress, &[], answers);
+        assert!(progress.is_finished());
+        assert_eq!(reply(progress, true, 1), (1, BTreeMap::new()));
+    }
+}
+
+#[test]
+fn a_retried_statement_counts_when_its_shard_was_stale_at_first() {
+    let mut progress = Progress::new(1, true);
+    let both = |a, b| vec![(child("a", &[0], false), a), (child("b", &[0], false), b)];
+    round(&mut progress, &[], both(answer(0, &[]), answer(0, &[(0, STALE)])));
+    round(&mut progress, &[], both(answer(0, &[]), retried(1, &[0])));
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, true, 1), (1, BTreeMap::new()));
+    // What a shard deleted in the first round it calls retried in the second one.
+    let mut progress = Progress::new(2, false);
+    let answers = vec![
+        (child("a", &[0, 1], false), answer(1, &[])),
+        (child("b", &[0, 1], false), answer(0, &[(0, STALE), (1, STALE)])),
+    ];
+    round(&mut progress, &[], answers);
+    let answers =
+        vec![(child("a", &[0, 1], false), retried(1, &[0])), (child("b", &[0, 1], false), answer(1, &[]))];
+    round(&mut progress, &[], answers);
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, false, 2), (2, BTreeMap::new()));
+}
