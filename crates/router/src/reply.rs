@@ -191,7 +191,36 @@ impl Reply {
         let frame = reply.into_frame(0, 0, MsgFlags::NONE);
         let mut reply = Self { frame, operation_time: summary.times.operation };
         reply.drop_internal();
+        if summary.has_write_concern_error {
+            reply.cloak_concern();
+        }
         reply
+    }
+
+    /// A state-change error in `writeConcernError` would tell the driver that the router is no primary.
+    fn cloak_concern(&mut self) {
+        let body = self.body();
+        let Some(concern) = body.get_doc("writeConcernError") else { return };
+        let error = CommandError::from_reply(concern);
+        if !(error.code().is_not_primary() || error.code().is_shutdown()) {
+            return;
+        }
+        let error = error.cloaked();
+        let cloaked = Self::with_capacity(body.as_bytes().len() + 32, |out| {
+            splice::copy_fields(body, out, |name| match name {
+                b"writeConcernError" => splice::Keep::No,
+                _ => splice::Keep::Yes,
+            });
+            let open = splice::open_doc(out, "writeConcernError");
+            splice::put_i32(out, "code", error.code().0);
+            splice::put_str(out, "codeName", &error.code().name());
+            splice::put_str(out, "errmsg", error.message());
+            if let Some(info) = concern.get_doc("errInfo") {
+                splice::put_doc(out, "errInfo", info);
+            }
+            open.finish(out);
+        });
+        self.frame = cloaked.frame;
     }
 
     /// The body as it stands.

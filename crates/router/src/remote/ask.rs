@@ -52,6 +52,15 @@ pub struct ShardReply {
     pub server: Arc<Server>,
 }
 
+impl ShardReply {
+    /// Its `writeConcernError`.
+    fn concern_error(&self) -> Option<CommandError> {
+        let error =
+            self.summary.has_write_concern_error.then(|| self.reply.body().get_doc("writeConcernError"))?;
+        error.map(CommandError::from_reply)
+    }
+}
+
 impl Router {
     /// Asks the member of a shard that `preference` selects.
     pub async fn ask_shard(
@@ -123,7 +132,19 @@ impl Servers {
                 None => set.wait(preference, deadline).await.map_err(transport_error)?,
             };
             let error = match self.exchange(set, &server, request, deadline).await {
-                Ok(answer) if answer.summary.ok => return Ok(answer),
+                Ok(answer) if answer.summary.ok => {
+                    // A primary that steps down after it wrote says so in the write concern's error.
+                    let concern = answer.concern_error();
+                    match concern {
+                        Some(error) if attempt < MAX_RETRIES && retry.allows(error.code()) => {
+                            if error.code().is_not_primary() {
+                                set.report(&server, Failure::NotPrimary);
+                            }
+                            error
+                        }
+                        _ => return Ok(answer),
+                    }
+                }
                 Ok(answer) => {
                     let error = CommandError::from_reply(answer.reply.body());
                     if attempt >= MAX_RETRIES || !retry.allows(error.code()) {

@@ -15,9 +15,6 @@ use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::{Retry, ShardReply, ShardRequest};
 
-/// Attempts after the first when a shard's write concern failed for a reason that another attempt may cure.
-const MAX_CONCERN_RETRIES: usize = 3;
-
 /// What a shard says that it did.
 #[derive(Debug, Default)]
 pub(super) struct Answer {
@@ -76,26 +73,17 @@ fn parse_errors(items: Doc<'_>) -> Vec<(u32, CommandError)> {
 pub(super) async fn send(op: &Op<'_>, batch: &Batch<'_>, child: &Child) -> CommandResult<Answer> {
     let mut request = request(op, batch, child, None)?;
     let shard = &child.destination.shard;
-    let retry = retry(op);
-    let mut left = if retry == Retry::Never { 0 } else { MAX_CONCERN_RETRIES };
-    loop {
-        let ShardReply { reply, summary, .. } = op
-            .ask(shard, &mut request, &ReadPreference::PRIMARY, retry)
-            .await
-            .map_err(|error| unavailable(op, error, shard))?;
-        let mut answer = Answer::parse(reply.body(), summary.times.operation);
-        if !answer.retried.is_empty() {
-            let ids = child.statements.iter().map(|statement| batch.options.statement_ids.of(*statement));
-            let retried = (0..).zip(ids).filter(|(_, id)| answer.retried.binary_search(id).is_ok());
-            answer.retried_places = retried.map(|(place, _)| place).collect();
-        }
-        // A primary that steps down after the write says so here. The statement ids make another attempt harmless.
-        let again = answer.concern_error.as_ref().is_some_and(|error| error.code().is_retriable());
-        if !again || left == 0 {
-            return Ok(answer);
-        }
-        left -= 1;
+    let ShardReply { reply, summary, .. } = op
+        .ask(shard, &mut request, &ReadPreference::PRIMARY, retry(op))
+        .await
+        .map_err(|error| unavailable(op, error, shard))?;
+    let mut answer = Answer::parse(reply.body(), summary.times.operation);
+    if !answer.retried.is_empty() {
+        let ids = child.statements.iter().map(|statement| batch.options.statement_ids.of(*statement));
+        let retried = (0..).zip(ids).filter(|(_, id)| answer.retried.binary_search(id).is_ok());
+        answer.retried_places = retried.map(|(place, _)| place).collect();
     }
+    Ok(answer)
 }
 
 /// Retryable writes may be sent again: their statement ids make a second attempt harmless. Others never.

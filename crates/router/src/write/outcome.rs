@@ -41,10 +41,6 @@ impl ConcernError {
         Self { error: CommandError::from_reply(doc).cloaked(), info }
     }
 
-    pub(super) const fn code(&self) -> ErrorCode {
-        self.error.code()
-    }
-
     /// Writes `writeConcernError: {code, codeName, errmsg, errInfo}` with the shard's name behind the text.
     pub(super) fn write_at(&self, out: &mut BytesMut, shard: &ShardId) {
         let text = format!("{} at {shard}", self.error.message());
