@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bson::{Bson, Document, doc};
+use bson::{Bson, Document, Timestamp, doc};
 use testkit::Cluster;
 use testkit::raw::{RawConn, is_ok};
 
@@ -190,6 +190,62 @@ async fn a_snapshot_is_one_point_in_time_on_all_shards() {
 }
 
 /// Lets a shard refuse the next commands of one kind.
+/// All of `r` at a point in time, two documents a batch.
+async fn read_in_batches(conn: &mut RawConn, concern: Document) -> (Vec<Document>, Timestamp) {
+    let command = doc! { "find": "r", "sort": { "_id": 1 }, "batchSize": 2, "readConcern": concern };
+    let mut cursor = conn.command_ok(DB, command).await.unwrap().get_document("cursor").unwrap().clone();
+    let at = cursor.get_timestamp("atClusterTime").unwrap();
+    let mut all = Vec::new();
+    loop {
+        let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).unwrap();
+        all.extend(batch.iter().map(|item| item.as_document().unwrap().clone()));
+        let id = cursor.get_i64("id").unwrap();
+        if id == 0 {
+            return (all, at);
+        }
+        let more = doc! { "getMore": id, "collection": "r", "batchSize": 2 };
+        cursor = conn.command_ok(DB, more).await.unwrap().get_document("cursor").unwrap().clone();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_in_batches_waits_for_transactions_that_are_being_decided() {
+    let cluster = start().await;
+    let (mut conn, mut reader) = (router(&cluster, 0).await, router(&cluster, 0).await);
+    // Behind the first batches: only those wait for prepared transactions by themselves.
+    let more: Vec<Document> = (0..20)
+        .map(|n| doc! { "_id": 1_000 + n, "x": if n % 2 == 0 { 30 } else { 130 } + n, "v": 0 })
+        .collect();
+    conn.command_ok(DB, doc! { "insert": "r", "documents": more }).await.unwrap();
+    let shard = cluster.shard(0).unwrap();
+    let hang = doc! { "configureFailPoint": "hangBeforeWritingDecision", "mode": "alwaysOn" };
+    let entered = shard.command("admin", hang).await.unwrap().get_i32("count").unwrap();
+    let mut transaction = Transaction::new(1, 1);
+    for x in [48, 149] {
+        let reply = transaction.ok(&mut conn, add(x, 1)).await;
+        assert_eq!(reply.get_i32("n").unwrap(), 1, "{reply}");
+    }
+    let commit = tokio::spawn(async move { transaction.end(&mut conn, "commitTransaction").await });
+    let wait = doc! { "waitForFailPoint": "hangBeforeWritingDecision", "timesEntered": entered + 1, "maxTimeMS": 30_000 };
+    shard.command("admin", wait).await.unwrap();
+    // The router learns of a time behind the preparation on both shards.
+    let local = doc! { "find": "r", "readConcern": { "level": "local" } };
+    reader.command_ok(DB, local).await.unwrap();
+    let snapshot = doc! { "level": "snapshot" };
+    let mut read = tokio::spawn(async move { (read_in_batches(&mut reader, snapshot).await, reader) });
+    // A reader that does not wait is done by now; one that does goes on behind the decision.
+    let early = tokio::time::timeout(std::time::Duration::from_secs(2), &mut read).await;
+    let decide = doc! { "configureFailPoint": "hangBeforeWritingDecision", "mode": "off" };
+    shard.command("admin", decide).await.unwrap();
+    assert!(is_ok(&commit.await.unwrap()));
+    let ((seen, at), mut reader) = match early {
+        Ok(read) => read.unwrap(),
+        Err(_) => read.await.unwrap(),
+    };
+    let again = doc! { "level": "snapshot", "atClusterTime": at };
+    assert_eq!(seen, read_in_batches(&mut reader, again).await.0, "one point in time, two answers");
+}
+
 async fn fail(cluster: &Cluster, shard: usize, command: &str, code: i32, times: i32) {
     let data = doc! { "failCommands": [command], "errorCode": code, "failInternalCommands": true };
     let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
@@ -214,6 +270,22 @@ async fn the_router_asks_again_where_that_is_harmless() {
     let reply = transaction.end(&mut conn, "commitTransaction").await;
     assert!(is_ok(&reply), "{reply}");
     assert_eq!((value(&mut conn, 10).await, value(&mut conn, 110).await), (Some(2), Some(1)));
+    // A primary that steps down behind its commit: asked again three times, then its code does not blame the router.
+    for (number, times, expected) in [(5, 3, None), (6, 4, Some((6, "HostUnreachable")))] {
+        let concern =
+            doc! { "code": 11_602, "codeName": "InterruptedDueToReplStateChange", "errmsg": "text" };
+        let data = doc! { "failCommands": ["commitTransaction"], "writeConcernError": concern, "failInternalCommands": true };
+        let point = doc! { "configureFailPoint": "failCommand", "mode": { "times": times }, "data": data };
+        cluster.shard(0).unwrap().command("admin", point).await.unwrap();
+        let mut transaction = Transaction::new(2, number);
+        transaction.ok(&mut conn, add(20, 1)).await;
+        let reply = transaction.end(&mut conn, "commitTransaction").await;
+        let concern = reply.get_document("writeConcernError").ok();
+        let concern =
+            concern.map(|error| (error.get_i32("code").unwrap(), error.get_str("codeName").unwrap()));
+        assert_eq!((is_ok(&reply), concern), (true, expected), "{reply}");
+    }
+    assert_eq!(value(&mut conn, 20).await, Some(2));
     // Not a statement: the driver runs the transaction again. Its code does not blame the router.
     fail(&cluster, 0, "update", 91, 1).await;
     let reply = Transaction::new(1, 3).run(&mut conn, add(10, 1)).await;

@@ -33,13 +33,18 @@ pub(crate) async fn run(
         let how = match random.below(4) {
             0 => How::TransactionGroup,
             1 => How::TransactionFind,
-            _ => How::Snapshot,
+            2 => How::SnapshotGroup,
+            _ => How::SnapshotFind,
         };
         let router = random.below(cluster.routers().len());
         let read = async {
             match how {
-                How::Snapshot => sum_in_snapshot(&cluster, router, opened).await,
-                _ => Ok((sum_in_transaction(&client, how).await?, None)),
+                How::SnapshotGroup | How::SnapshotFind => {
+                    sum_in_snapshot(&cluster, router, how, opened).await
+                }
+                How::TransactionGroup | How::TransactionFind => {
+                    Ok((sum_in_transaction(&client, how).await?, None))
+                }
             }
         };
         let how = how.name();
@@ -65,9 +70,8 @@ pub(crate) async fn run(
 enum How {
     TransactionGroup,
     TransactionFind,
-    /// The shards' first batches only: outside of transactions a getMore on 6.0.5 reads past transactions that are
-    /// prepared and committed before its point in time (seen without any router), so later batches may be torn.
-    Snapshot,
+    SnapshotGroup,
+    SnapshotFind,
 }
 
 impl How {
@@ -75,7 +79,8 @@ impl How {
         match self {
             Self::TransactionGroup => "aggregate in a snapshot transaction",
             Self::TransactionFind => "find in a snapshot transaction",
-            Self::Snapshot => "find with read concern snapshot",
+            Self::SnapshotGroup => "aggregate with read concern snapshot",
+            Self::SnapshotFind => "find with read concern snapshot",
         }
     }
 }
@@ -123,11 +128,23 @@ pub(crate) async fn now(cluster: &Cluster) -> Timestamp {
 }
 
 /// Outside of transactions, on a plain connection: the point in time can be asked about afterwards.
-async fn sum_in_snapshot(cluster: &Cluster, router: usize, after: Timestamp) -> Result<(Sum, Option<Bson>)> {
+async fn sum_in_snapshot(
+    cluster: &Cluster,
+    router: usize,
+    how: How,
+    after: Timestamp,
+) -> Result<(Sum, Option<Bson>)> {
     let mut conn = cluster.router(router)?.raw().await?;
     let concern = doc! { "level": "snapshot", "afterClusterTime": after };
-    let (documents, at) = read_all(&mut conn, doc! { "find": ACCOUNTS, "readConcern": concern }).await?;
-    Ok((add_up(&documents, false), at))
+    let by_group = how == How::SnapshotGroup;
+    let command = if by_group {
+        doc! { "aggregate": ACCOUNTS, "pipeline": [group()], "cursor": {}, "readConcern": concern }
+    } else {
+        // In many batches: the later ones must see the same point in time.
+        doc! { "find": ACCOUNTS, "batchSize": 7, "readConcern": concern }
+    };
+    let (documents, at) = read_all(&mut conn, command).await?;
+    Ok((add_up(&documents, by_group), at))
 }
 
 /// All batches of a cursor, and the point in time that it says.

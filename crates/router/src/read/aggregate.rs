@@ -237,6 +237,7 @@ async fn whole(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan) -> Comma
     };
     let shard = &destination.shard;
     let answer = op.ask_set(shard, &set, &mut request, &preference, retry).await?;
+    super::prepared::wait(op, &set, &answer.server, open::cursor_id(&answer)).await?;
     Ok(open::pass_through_as(op, shard, set, answer, aggregation.ns, aggregation.reply_ns, || {
         open::owner(op, aggregation.reply_ns, CursorKind::Normal, false)
     }))

@@ -52,6 +52,7 @@ async fn on_one(
     let shard = &destination.shard;
     let answer =
         op.ask_set(shard, &set, &mut request, &preference, Retry::Idempotent).await.map_err(query_context)?;
+    super::prepared::wait(op, &set, &answer.server, open::cursor_id(&answer)).await?;
     let collection = op.request.collection()?;
     Ok(open::pass_through(op, shard, set, answer, collection, || {
         open::owner(op, namespace, spec.kind, spec.no_cursor_timeout)

@@ -8,6 +8,7 @@
 //! - [`explain`]: what shards would do with any of these, in mongos's shapes.
 //! - [`collectionless`], [`map_reduce`], [`kill_op`]: what reads no collection, or is translated.
 //! - `change_stream`: events of all shards in the order of cluster time.
+//! - `prepared`: what a snapshot in several batches waits for.
 //! - [`reference`]: the stages and options there are, for the compatibility page.
 //! - `view`: queries on views, as aggregations on what is under them.
 
@@ -30,6 +31,7 @@ mod merge_on_shard;
 pub(crate) mod open;
 mod output;
 pub(crate) mod pipeline;
+mod prepared;
 pub mod reference;
 mod split;
 mod sugar;

@@ -78,7 +78,9 @@ pub(crate) async fn open_on_all(
             let set = op.router.shard_set(&destination.shard).await?;
             let shard = &destination.shard;
             let answer = op.ask_set(shard, &set, &mut request, preference, Retry::Idempotent).await?;
-            stream(op, shard, set, answer, db, collection)
+            let opened = stream(op, shard, Arc::clone(&set), answer, db, collection)?;
+            super::prepared::wait(op, &set, opened.0.server(), opened.0.id()).await?;
+            Ok::<_, CommandError>(opened)
         }
     });
     let mut asked: FuturesUnordered<_> =
@@ -156,6 +158,12 @@ fn cursor_session(op: &Op<'_>, shard: &ShardId) -> CursorSession {
 /// Errors that `allowPartialResults` forgives (6.0).
 fn is_unreachable(code: ErrorCode) -> bool {
     code.is_retriable() || code == ErrorCode::FailedToSatisfyReadPreference
+}
+
+/// The cursor's id in a shard's answer.
+pub(super) fn cursor_id(answer: &ShardReply) -> i64 {
+    let cursor = answer.reply.body().get_doc("cursor");
+    cursor.and_then(|cursor| cursor.get_i64("id")).unwrap_or(0)
 }
 
 /// Passes a one-shard answer on. A cursor that stays open on the shard becomes a cursor of this router.
