@@ -56,7 +56,7 @@ pub(crate) struct Ledger {
     pub(crate) own_reads: AtomicU64,
     pub(crate) failed_reads: AtomicU64,
     pub(crate) hung: AtomicU64,
-    /// Statements of transactions without a snapshot that did not find a document which a migration had brought.
+    /// Statements of transactions that did not find their document, which a migration had brought.
     pub(crate) missed_in_transactions: AtomicU64,
 }
 
