@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use router::{Client, Router};
@@ -136,38 +137,39 @@ fn open_tcp(address: SocketAddr, backlog: i32) -> io::Result<TcpListener> {
 
 impl Gate {
     async fn accept_tcp(&self, listener: &TcpListener) {
-        let mut pause = FIRST_PAUSE;
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = self.closed.cancelled() => return,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, peer)) => {
-                    pause = FIRST_PAUSE;
-                    // Replies are whole: nothing is gained by holding them back.
-                    let _ = stream.set_nodelay(true);
-                    let _ = socket2::SockRef::from(&stream).set_keepalive(true);
-                    self.admit(stream, Some(peer));
-                }
-                Err(error) => pause = self.after_failure(&error, pause).await,
-            }
-        }
+        self.accept(
+            |context| listener.poll_accept(context),
+            |(stream, peer)| {
+                // Replies are whole: nothing is gained by holding them back.
+                let _ = stream.set_nodelay(true);
+                let _ = socket2::SockRef::from(&stream).set_keepalive(true);
+                self.admit(stream, Some(peer));
+            },
+        )
+        .await;
     }
 
     async fn accept_unix(&self, listener: &UnixListener) {
+        self.accept(|context| listener.poll_accept(context), |(stream, _)| self.admit(stream, None)).await;
+    }
+
+    /// Takes clients until the gate is closed.
+    async fn accept<T>(
+        &self,
+        mut next: impl FnMut(&mut Context<'_>) -> Poll<io::Result<T>>,
+        admit: impl Fn(T),
+    ) {
         let mut pause = FIRST_PAUSE;
         loop {
             let accepted = tokio::select! {
                 biased;
                 () = self.closed.cancelled() => return,
-                accepted = listener.accept() => accepted,
+                accepted = std::future::poll_fn(&mut next) => accepted,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok(client) => {
                     pause = FIRST_PAUSE;
-                    self.admit(stream, None);
+                    admit(client);
                 }
                 Err(error) => pause = self.after_failure(&error, pause).await,
             }

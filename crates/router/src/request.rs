@@ -109,6 +109,23 @@ pub fn is_generic(name: &[u8]) -> bool {
     }
 }
 
+/// What a command gets whose collection's name is no text: older commands have another code (seen on 6.0.5).
+fn code_of_no_name(command: &str) -> ErrorCode {
+    match command {
+        "count"
+        | "distinct"
+        | "collStats"
+        | "collstats"
+        | "validate"
+        | "convertToCapped"
+        | "planCacheClear"
+        | "planCacheClearFilters"
+        | "planCacheListFilters"
+        | "planCacheSetFilter" => ErrorCode::InvalidNamespace,
+        _ => ErrorCode::BadValue,
+    }
+}
+
 impl<'a> Request<'a> {
     /// From an OP_MSG, whose bytes were validated.
     pub fn from_msg(message: &'a OpMsg) -> CommandResult<Self> {
@@ -177,10 +194,8 @@ impl<'a> Request<'a> {
     /// The collection that the command's first field names.
     pub fn collection(&self) -> CommandResult<&'a str> {
         let Some(name) = self.target.as_str() else {
-            return Err(CommandError::bad_value(format!(
-                "collection name has invalid type {}",
-                self.target.element_type().name()
-            )));
+            let text = format!("collection name has invalid type {}", self.target.element_type().name());
+            return Err(CommandError::new(code_of_no_name(self.name), text));
         };
         if name.is_empty() || name.starts_with('.') || name.contains('\0') {
             return Err(CommandError::new(

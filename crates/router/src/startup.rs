@@ -127,8 +127,7 @@ impl Router {
             let router = Arc::clone(&router);
             async move {
                 let limit = router.parameters().millis("cursorTimeoutMillis");
-                let idle = router.cursors().kill_idle(limit);
-                router.kill_in_background(idle);
+                drop(router.cursors().kill_idle(limit));
             }
         });
         let router = Arc::clone(self);

@@ -49,23 +49,23 @@ pub async fn reshard(op: &Op<'_>) -> CommandResult<Reply> {
 
 /// Gives up.
 pub async fn abort(op: &Op<'_>) -> CommandResult<Reply> {
-    control(op, "_configsvrAbortReshardCollection").await
+    control(op, Concern::Majority, "_configsvrAbortReshardCollection").await
 }
 
 /// Goes on to the end without waiting for the estimate to fall.
 pub async fn commit(op: &Op<'_>) -> CommandResult<Reply> {
-    control(op, "_configsvrCommitReshardCollection").await
+    control(op, Concern::Majority, "_configsvrCommitReshardCollection").await
 }
 
-/// Clears what a failed one left.
+/// Clears what a failed one left. Takes no write concern (seen on 6.0.5).
 pub async fn cleanup(op: &Op<'_>) -> CommandResult<Reply> {
-    control(op, "_configsvrCleanupReshardCollection").await
+    control(op, Concern::None, "_configsvrCleanupReshardCollection").await
 }
 
-async fn control(op: &Op<'_>, name: &str) -> CommandResult<Reply> {
+async fn control(op: &Op<'_>, concern: Concern, name: &str) -> CommandResult<Reply> {
     let ns = arguments::namespace(op)?;
     arguments::check(op, &[])?;
-    let answered = forward(op, Concern::Majority, |out| splice::put_str(out, name, ns.as_str())).await;
+    let answered = forward(op, concern, |out| splice::put_str(out, name, ns.as_str())).await;
     op.router.catalog().forget_collection(&ns);
     answered
 }

@@ -43,6 +43,7 @@ pub async fn info(op: &Op<'_>) -> CommandResult<Reply> {
 }
 
 /// No users are cached here.
-pub async fn invalidate_cache(_op: &Op<'_>) -> CommandResult<Reply> {
+pub async fn invalidate_cache(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &[])?;
     Ok(Reply::ok())
 }

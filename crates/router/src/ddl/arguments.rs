@@ -79,15 +79,28 @@ impl Kind {
     }
 }
 
+/// Refuses an argument that is not one of these, for commands that check the rest as they read it.
+pub fn only(op: &Op<'_>, names: &[&str]) -> CommandResult<()> {
+    let unknown = |field: &Field<'_>| !names.contains(&field.name()) && !is_generic(field.name_bytes());
+    match op.request.body.iter().skip(1).find(unknown) {
+        None => Ok(()),
+        Some(field) => Err(unknown_argument(op, field)),
+    }
+}
+
+fn unknown_argument(op: &Op<'_>, field: Field<'_>) -> CommandError {
+    CommandError::new(
+        ErrorCode(40415),
+        format!("BSON field '{}.{}' is an unknown field.", op.command.name, field.name()),
+    )
+}
+
 /// Checks the command's arguments; one that is not in the list is refused.
 pub fn check(op: &Op<'_>, arguments: &[Argument]) -> CommandResult<()> {
     let command = op.command.name;
     for field in op.request.body.iter().skip(1).filter(|field| !is_generic(field.name_bytes())) {
         let Some(argument) = arguments.iter().find(|argument| argument.name == field.name()) else {
-            return Err(CommandError::new(
-                ErrorCode(40415),
-                format!("BSON field '{command}.{}' is an unknown field.", field.name()),
-            ));
+            return Err(unknown_argument(op, field));
         };
         argument.check(command, field)?;
     }

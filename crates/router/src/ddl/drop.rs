@@ -43,6 +43,7 @@ pub async fn drop_collection(op: &Op<'_>) -> CommandResult<Reply> {
 /// Drops a database; one that does not exist is no error.
 pub async fn drop_database(op: &Op<'_>) -> CommandResult<Reply> {
     let db = op.request.db;
+    arguments::check(op, &[])?;
     if matches!(db, "config" | "admin") {
         return Err(CommandError::new(ErrorCode::IllegalOperation, format!("Cannot drop the {db} database")));
     }

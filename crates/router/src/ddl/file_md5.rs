@@ -19,7 +19,8 @@ pub async fn file_md5(op: &Op<'_>) -> CommandResult<Reply> {
     let root = match op.request.body.get("root") {
         None => "fs",
         Some(value) => {
-            value.as_str().ok_or_else(|| CommandError::wrong_type("filemd5.root", value, "string"))?
+            let text = "'root' must be of type String";
+            value.as_str().ok_or_else(|| CommandError::new(ErrorCode::InvalidNamespace, text))?
         }
     };
     let ns = Namespace::new(op.request.db, &format!("{root}.chunks"));

@@ -35,6 +35,7 @@ pub async fn create_indexes(op: &Op<'_>) -> CommandResult<Reply> {
 /// Drops indexes; the primary shard has every shard do it.
 pub async fn drop_indexes(op: &Op<'_>) -> CommandResult<Reply> {
     let ns = op.namespace()?;
+    arguments::only(op, &["index", "collectionUUID"])?;
     let answered = PrimaryCall::ddl(ns.db())
         .forward(op, |out| {
             splice::put_str(out, "_shardsvrDropIndexes", ns.coll());

@@ -17,6 +17,7 @@ use topology::{MemberKind, ReadPreference, ReplicaSet, Server};
 use crate::Router;
 use crate::codes::ErrorCode;
 use crate::command::Op;
+use crate::ddl::arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::config::internal_request;
 use crate::remote::{Retry, Servers};
@@ -47,6 +48,7 @@ pub async fn start_session(_op: &Op<'_>) -> CommandResult<Reply> {
 
 /// `refreshSessions`
 pub async fn refresh_sessions(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &[])?;
     let sessions = read_sessions(op, "refreshSessions.refreshSessions")?;
     for session in &sessions {
         op.router.sessions().seen(*session)?;
@@ -57,12 +59,13 @@ pub async fn refresh_sessions(op: &Op<'_>) -> CommandResult<Reply> {
 
 /// `endSessions`
 pub async fn end_sessions(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &[])?;
     let sessions = read_sessions(op, "endSessions.endSessionsFromClient")?;
     let ended: HashSet<SessionId> = sessions.iter().copied().collect();
-    let streams = op.router.cursors().kill_sessions(|session| ended.contains(session));
+    // Dropped, they close on their shards in the background.
+    drop(op.router.cursors().kill_sessions(|session| ended.contains(session)));
     op.router.abort_transactions_of(|session| ended.contains(session));
     op.router.sessions().end(&sessions);
-    op.router.kill_in_background(streams);
     pass_on(op, "endSessions", sessions);
     Ok(Reply::ok())
 }
@@ -212,9 +215,7 @@ fn digest(value: Value<'_>) -> CommandResult<[u8; 32]> {
 /// Ends the cursors of the sessions here, then everything of them on every member of every shard.
 async fn kill(op: &Op<'_>, patterns: &[Pattern]) -> CommandResult<Reply> {
     let router = op.router;
-    let streams =
-        router.cursors().kill_sessions(|session| patterns.iter().any(|pattern| pattern.matches(*session)));
-    router.kill_in_background(streams);
+    drop(router.cursors().kill_sessions(|session| patterns.iter().any(|pattern| pattern.matches(*session))));
     router.abort_transactions_of(|session| patterns.iter().any(|pattern| pattern.matches(*session)));
     let request = internal_request(router.servers(), "admin", |out| {
         let array = splice::open_array(out, "killAllSessionsByPattern");

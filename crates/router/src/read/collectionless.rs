@@ -64,6 +64,12 @@ fn check_strict(op: &Op<'_>, stages: &[Stage<'_>]) -> CommandResult<()> {
 /// Runs `{aggregate: 1}`.
 pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     let body = op.request.body;
+    if !op.request.target.is_number() {
+        return Err(CommandError::new(
+            ErrorCode::TypeMismatch,
+            format!("collection name has invalid type: {}", op.request.target.element_type().name()),
+        ));
+    }
     if op.request.target.as_i64() != Some(1) {
         return Err(CommandError::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",

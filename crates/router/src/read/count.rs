@@ -26,7 +26,7 @@ impl<'a> CountSpec<'a> {
         let mut spec = Self { query: Doc::empty(), collation: None, skip: 0, limit: 0 };
         for field in body.iter().skip(1) {
             let value = field.value();
-            let name = || format!("CountCommandRequest.{}", field.name());
+            let name = || format!("count.{}", field.name());
             match (field.name_bytes(), value) {
                 (b"query", Value::Document(doc)) => spec.query = doc,
                 (b"query" | b"collation" | b"skip" | b"limit", Value::Null | Value::Undefined) => {}
@@ -42,6 +42,9 @@ impl<'a> CountSpec<'a> {
                             format!("BSON field 'skip' value must be >= 0, actual value '{}'", spec.skip),
                         ));
                     }
+                }
+                (b"limit", value) if !value.is_number() => {
+                    return Err(CommandError::bad_value("limit value is not a valid number"));
                 }
                 (b"limit", value) => spec.limit = number(&name(), value)?,
                 _ => {}

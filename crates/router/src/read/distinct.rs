@@ -15,12 +15,12 @@ use crate::reply::Reply;
 pub async fn distinct(op: &Op<'_>) -> CommandResult<Reply> {
     let body = op.request.body;
     if let Some(value) = body.get("runtimeConstants") {
-        return Err(CommandError::wrong_type("DistinctCommandRequest.runtimeConstants", value, "absent"));
+        return Err(CommandError::wrong_type("distinct.runtimeConstants", value, "absent"));
     }
     let query = match body.get("query") {
         None | Some(Value::Null | Value::Undefined) => Doc::empty(),
         Some(Value::Document(query)) => query,
-        Some(other) => return Err(CommandError::wrong_type("DistinctCommandRequest.query", other, "object")),
+        Some(other) => return Err(CommandError::wrong_type("distinct.query", other, "object")),
     };
     let collation = body.get_doc("collation").filter(|collation| !collation.is_empty());
     let ns = op.namespace()?;

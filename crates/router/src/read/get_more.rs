@@ -9,6 +9,7 @@ use super::open::set_cursor_id;
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::cursor::{BatchEnd, CheckedOut, CursorKind, GetMoreOptions, cursor_id};
+use crate::ddl::arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::ask::transport_error;
 use crate::reply::{Draft, Reply};
@@ -19,6 +20,7 @@ const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
 
 /// Runs a getMore.
 pub async fn get_more(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &["collection", "batchSize", "term", "lastKnownCommittedOpTime"])?;
     let id = cursor_id(op.request.target)?;
     let body = op.request.body;
     let Some(collection) = body.get("collection") else {

@@ -3,12 +3,14 @@
 use document::{DocBuf, Value};
 
 use crate::command::Op;
+use crate::ddl::arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Reply;
 
 /// Runs a killCursors.
 pub async fn kill_cursors(op: &Op<'_>) -> CommandResult<Reply> {
     op.request.collection()?;
+    arguments::only(op, &["cursors"])?;
     let Some(value) = op.request.body.get("cursors") else {
         return Err(CommandError::new(
             crate::ErrorCode(40414),
@@ -32,10 +34,8 @@ pub async fn kill_cursors(op: &Op<'_>) -> CommandResult<Reply> {
     let (mut killed, mut not_found) = (Vec::new(), Vec::new());
     for id in ids {
         match op.router.cursors().kill(id) {
-            Some(streams) => {
-                op.router.kill_in_background(streams);
-                killed.push(id);
-            }
+            // Dropped, they close on their shards in the background.
+            Some(_) => killed.push(id),
             None => not_found.push(id),
         }
     }

@@ -7,6 +7,7 @@ use super::aggregate::{self, Aggregation, array_of};
 use super::pipeline;
 use crate::codes::ErrorCode;
 use crate::command::Op;
+use crate::ddl::arguments::{self, Kind, optional, required};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Route, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
@@ -35,9 +36,31 @@ struct Spec<'a> {
     target: Option<Namespace>,
 }
 
+/// The functions are code or text: whoever reads them checks them.
+const ARGUMENTS: &[arguments::Argument] = &[
+    required("map", Kind::Any),
+    required("reduce", Kind::Any),
+    required("out", Kind::Any),
+    optional("finalize", Kind::Any),
+    optional("query", Kind::Object),
+    optional("sort", Kind::Object),
+    optional("collation", Kind::Object),
+    optional("limit", Kind::Number),
+    optional("scope", Kind::Object),
+    optional("jsMode", Kind::SafeBool),
+    optional("verbose", Kind::SafeBool),
+    optional("bypassDocumentValidation", Kind::SafeBool),
+];
+
 impl<'a> Spec<'a> {
     fn parse(op: &Op<'a>) -> CommandResult<Self> {
+        arguments::check(op, ARGUMENTS)?;
         let body = op.request.body;
+        for name in ["map", "reduce", "finalize"] {
+            if body.get(name).is_some_and(|value| !is_function(value)) {
+                return Err(CommandError::bad_value(format!("'{name}' must be of string or code type")));
+            }
+        }
         let required = |name: &str| {
             body.get(name).ok_or_else(|| {
                 CommandError::new(
@@ -153,6 +176,10 @@ impl<'a> Spec<'a> {
         });
         stage
     }
+}
+
+fn is_function(value: Value<'_>) -> bool {
+    matches!(value, Value::String(_) | Value::JavaScript(_) | Value::JavaScriptWithScope { .. } | Value::Null)
 }
 
 fn finalized(finalize: Value<'_>) -> DocBuf {

@@ -103,7 +103,7 @@ pub(super) async fn sum(
             stream.advance();
         }
     }
-    op.router.kill_in_background(streams);
+    drop(streams);
     let reply = Reply::build(|out| {
         let cursor = splice::open_doc(out, "cursor");
         let batch = splice::open_array(out, "firstBatch");

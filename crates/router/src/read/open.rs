@@ -13,7 +13,6 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::time::{Duration, Instant};
 use topology::{ReadPreference, ReplicaSet};
 
-use crate::Router;
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::cursor::{CursorKind, CursorReply, CursorSession, Owner, RouterCursor, ShardCursor};
@@ -292,12 +291,5 @@ pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: 
             .deadline
             .map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now())),
         change_stream: None,
-    }
-}
-
-impl Router {
-    /// Closes shards' cursors without waiting for it: dropping them is all.
-    pub(crate) fn kill_in_background(&self, streams: Vec<ShardCursor>) {
-        drop(streams);
     }
 }

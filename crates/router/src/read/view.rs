@@ -262,11 +262,11 @@ fn distinct_stages(op: &Op<'_>) -> CommandResult<Vec<DocBuf>> {
     let body = op.request.body;
     let key = match body.get("key") {
         Some(Value::String(_)) => body.get_str("key").unwrap_or_default(),
-        Some(other) => return Err(CommandError::wrong_type("DistinctCommandRequest.key", other, "string")),
+        Some(other) => return Err(CommandError::wrong_type("distinct.key", other, "string")),
         None => {
             return Err(CommandError::new(
                 ErrorCode(40414),
-                "BSON field 'DistinctCommandRequest.key' is missing but a required field",
+                "BSON field 'distinct.key' is missing but a required field",
             ));
         }
     };

@@ -15,6 +15,7 @@ use super::state::{Commit, NoCommit, Shards};
 use super::table::Target;
 use crate::codes::ErrorCode;
 use crate::command::Op;
+use crate::ddl::arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::config::internal_request;
 use crate::remote::envelope::add_to_body;
@@ -27,6 +28,7 @@ const ABORT_LIMIT: Duration = Duration::from_secs(15);
 
 /// Runs a commitTransaction.
 pub async fn commit(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &["recoveryToken", "commitTimestamp", "durableTimestamp"])?;
     let statement = statement(op)?;
     let commit = statement.commit().map_err(|why| no_commit(statement, &why))?;
     let begun = Instant::now();
@@ -54,6 +56,7 @@ pub async fn commit(op: &Op<'_>) -> CommandResult<Reply> {
 
 /// Runs an abortTransaction.
 pub async fn abort(op: &Op<'_>) -> CommandResult<Reply> {
+    arguments::only(op, &["recoveryToken"])?;
     let statement = statement(op)?;
     let Some(shards) = statement.abort() else {
         return Err(CommandError::new(

@@ -12,6 +12,7 @@ use document::{Doc, Value};
 use super::find_spec::FindSpec;
 use crate::codes::ErrorCode;
 use crate::command::{Op, table};
+use crate::ddl::arguments;
 use crate::ddl::scatter::{Answer, ask_all, database_not_found};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Destinations, Route, StaleRetries};
@@ -26,6 +27,7 @@ pub async fn explain(op: &Op<'_>) -> CommandResult<Reply> {
         Value::Document(inner) => inner,
         other => return Err(CommandError::wrong_type("explain.explain", other, "object")),
     };
+    arguments::only(op, &["verbosity"])?;
     let verbosity = verbosity(op.request.body)?;
     let name = inner.first().map(document::Field::name).unwrap_or_default();
     let command = table::find(name).ok_or_else(|| {
