@@ -10,6 +10,7 @@
 //! Names to read first: [`process::run`], [`connection::serve`], [`options::table`].
 
 mod connection;
+mod control;
 mod drain;
 mod listen;
 mod log;

@@ -12,6 +12,7 @@ use router::{Router, Settings, StartError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::control::Control;
 use crate::drain::Drain;
 use crate::listen::{Gate, Listeners};
 use crate::log::{self, LogWriter};
@@ -98,6 +99,7 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         }
     };
     let shutdown = CancellationToken::new();
+    let (control, mut orders) = Control::new(log.clone());
     let settings = Settings {
         config_servers: config.config_servers,
         host: format!("{host}:{}", config.listen.port),
@@ -106,6 +108,7 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         compressors: config.compressors,
         local_threshold: config.local_threshold,
         log: book,
+        process: Arc::new(control),
     };
     let router = match Router::new(settings, config.parameters, shutdown.clone()) {
         Ok(router) => router,
@@ -115,6 +118,8 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         }
     };
     router.stats().allow_connections(config.listen.max_connections);
+    router.slow_log().set_threshold_ms(config.slow_ms);
+    router.slow_log().set_sample_rate(config.slow_sample_rate);
     tokio::select! {
         connected = router.connect() => match connected {
             Ok(()) => {}
@@ -152,10 +157,15 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
         ssl = "off",
         "Waiting for connections"
     );
-    let name = endings.next().await;
-    tracing::info!(c = "CONTROL", id = 23377, ctx = "signal", signal = name, "Received signal");
+    let quiesce = tokio::select! {
+        name = endings.next() => {
+            tracing::info!(c = "CONTROL", id = 23377, ctx = "signal", signal = name, "Received signal");
+            gate.router.parameters().millis("mongosShutdownTimeoutMillisForSignaledShutdown")
+        }
+        Some(quiesce) = orders.recv() => quiesce,
+    };
     tokio::select! {
-        () = end(&gate) => {}
+        () = end(&gate, quiesce) => {}
         name = endings.next() => {
             tracing::warn!(
                 c = "CONTROL", id = 23377, ctx = "signal", signal = name, clients = gate.clients.len(),
@@ -169,8 +179,7 @@ async fn serve(config: Config, argv: Vec<String>, book: Arc<LogBook>, log: &LogW
 
 /// Quiesce, then drain. In the first part everything works but hello, which tells clients to leave; it is over as soon
 /// as they have.
-async fn end(gate: &Gate) {
-    let limit = gate.router.parameters().millis("mongosShutdownTimeoutMillisForSignaledShutdown");
+async fn end(gate: &Gate, limit: Duration) {
     tracing::info!(
         c = "CONTROL",
         id = 4_695_701,

@@ -67,6 +67,12 @@ impl Client {
         self.peer.map_or_else(|| "anonymous unix socket".to_owned(), |peer| peer.to_string())
     }
 
+    /// Does it run on this machine?
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.peer.is_none_or(|peer| peer.ip().to_canonical().is_loopback())
+    }
+
     /// Was there a hello before?
     #[must_use]
     pub fn said_hello(&self) -> bool {

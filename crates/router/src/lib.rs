@@ -31,7 +31,7 @@ pub mod write;
 pub use client::Client;
 pub use codes::ErrorCode;
 pub use error::{CommandError, CommandResult};
-pub use router::{Outcome, Router, Settings};
+pub use router::{Outcome, Process, Router, Settings};
 pub use startup::StartError;
 
 /// The server version whose behaviour this router gives.

@@ -206,6 +206,12 @@ impl<'a> Request<'a> {
         Ok(name)
     }
 
+    /// The protocol that the command came in, by its name in logs.
+    #[must_use]
+    pub const fn protocol(&self) -> &'static str {
+        if self.message.is_some() { "op_msg" } else { "op_query" }
+    }
+
     /// Does the client take a stream of answers?
     #[must_use]
     pub fn exhaust_allowed(&self) -> bool {

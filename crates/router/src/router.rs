@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::BytesMut;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use wire::{Frame, OpCode, OpMsg, OpQuery, ReplyFlags, WireError};
 
@@ -25,6 +26,7 @@ use crate::local::log_book::LogBook;
 use crate::local::operations::Operations;
 use crate::local::parameters::Parameters;
 use crate::local::quiesce::Quiesce;
+use crate::local::slow_log::SlowLog;
 use crate::local::stats::Stats;
 use crate::remote::Servers;
 use crate::remote::defaults::Defaults;
@@ -51,6 +53,17 @@ pub struct Settings {
     pub local_threshold: Duration,
     /// The recent log.
     pub log: Arc<LogBook>,
+    /// The process around the router.
+    pub process: Arc<dyn Process>,
+}
+
+/// What a command may have the process do: handlers know of no files, signals and sockets.
+pub trait Process: std::fmt::Debug + Send + Sync {
+    /// Begins a new log file, as on SIGUSR1; answers when it is there.
+    fn rotate_log(&self) -> oneshot::Receiver<std::io::Result<()>>;
+
+    /// Ends as on SIGTERM, giving clients this long to leave. Does not wait for the end.
+    fn shut_down(&self, quiesce: Duration);
 }
 
 /// One router. Shared by all connections; all of its parts are behind `&self`.
@@ -65,6 +78,7 @@ pub struct Router {
     sessions: Registry,
     defaults: Defaults,
     parameters: Parameters,
+    slow_log: SlowLog,
     stats: Stats,
     fail_points: FailPoints,
     operations: Operations,
@@ -114,6 +128,7 @@ impl Router {
             sessions: Registry::default(),
             defaults: Defaults::default(),
             parameters,
+            slow_log: SlowLog::default(),
             stats: Stats::default(),
             fail_points: FailPoints::default(),
             operations: Operations::default(),
@@ -318,6 +333,12 @@ impl Router {
     #[must_use]
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// What of the slow operations is logged.
+    #[must_use]
+    pub const fn slow_log(&self) -> &SlowLog {
+        &self.slow_log
     }
 
     /// Counters.

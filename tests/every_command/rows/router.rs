@@ -107,7 +107,9 @@ pub(super) fn process() -> Vec<Row> {
             .lenient()
             .admin(doc! { "setParameter": 1, "logLevel": 0 })
             .call("admin", doc! { "setParameter": 1, "nosuch": 1 }, Want::NoCode)
-            .bad_admin(2, doc! { "setParameter": 1, "logLevel": "x" }),
+            .bad_admin(2, doc! { "setParameter": 1, "logLevel": "x" })
+            .bad_admin(14, doc! { "setParameter": 1, "logComponentVerbosity": 5 })
+            .bad_admin(2, doc! { "setParameter": 1, "logComponentVerbosity": { "nosuch": 1 } }),
         row("configureFailPoint")
             .lenient()
             .admin(doc! { "configureFailPoint": "failCommand", "mode": "off" })
@@ -115,7 +117,10 @@ pub(super) fn process() -> Vec<Row> {
         row("profile")
             .lenient()
             .ok(doc! { "profile": 0 })
-            .ok(doc! { "profile": -1 })
+            .ok(doc! { "profile": -1, "slowms": 100, "sampleRate": 1.0, "filter": "unset" })
+            .bad(14, doc! { "profile": "x" })
+            .bad(14, doc! { "profile": 0, "slowms": "x" })
+            .bad(2, doc! { "profile": 0, "sampleRate": 2 })
             .bad(2, doc! { "profile": 1 }),
         row("availableQueryOptions")
             .lenient()
@@ -134,7 +139,15 @@ pub(super) fn process() -> Vec<Row> {
             .lenient()
             .bad(115, doc! { "setProfilingFilterGlobally": 1, "filter": {} }),
         row("_killOperations").lenient().bad_admin(115, doc! { "_killOperations": 1 }),
-        row("logRotate").lenient().bad_admin(115, doc! { "logRotate": 1 }),
-        row("shutdown").lenient().bad_admin(115, doc! { "shutdown": 1 }),
+        row("logRotate")
+            .admin(doc! { "logRotate": 1 })
+            .admin(doc! { "logRotate": "server" })
+            .bad_admin(4, doc! { "logRotate": "nosuch" }),
+        // What it does when all is right: tests/diagnostics.rs.
+        row("shutdown")
+            .lenient()
+            .bad_admin(40415, doc! { "shutdown": 1, "nosuchField": 1 })
+            .bad_admin(14, doc! { "shutdown": 1, "timeoutSecs": "x" })
+            .bad_admin(14, doc! { "shutdown": 1, "force": "x" }),
     ]
 }

@@ -24,6 +24,17 @@ struct Talk {
     bytes: BytesMut,
 }
 
+#[derive(Debug)]
+struct NoProcess;
+
+impl router::Process for NoProcess {
+    fn rotate_log(&self) -> tokio::sync::oneshot::Receiver<std::io::Result<()>> {
+        tokio::sync::oneshot::channel().1
+    }
+
+    fn shut_down(&self, _quiesce: std::time::Duration) {}
+}
+
 fn begin() -> Talk {
     let settings = Settings {
         // Nobody listens there, and nobody needs to.
@@ -34,6 +45,7 @@ fn begin() -> Talk {
         compressors: vec![wire::Compressor::Zlib, wire::Compressor::Snappy],
         local_threshold: std::time::Duration::from_millis(15),
         log: Arc::new(LogBook::default()),
+        process: Arc::new(NoProcess),
     };
     let options = [("enableTestCommands".to_owned(), "1".to_owned())];
     let parameters = Parameters::from_options(&options).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use router::local::log_book::LogBook;
+use router::local::log_book::{Component, LogBook};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
@@ -28,12 +28,8 @@ impl LogLayer {
     }
 
     fn wants(&self, metadata: &Metadata<'_>) -> bool {
-        let verbosity = self.book.verbosity();
-        let most = match verbosity {
-            0 => Level::INFO,
-            1 => Level::DEBUG,
-            _ => Level::TRACE,
-        };
+        let verbosity = self.book.verbosities().highest();
+        let most = most(verbosity);
         let ours = metadata.target().split("::").next().is_some_and(|part| OURS.contains(&part));
         *metadata.level() <= most
             && (ours || verbosity >= FOREIGN_VERBOSITY || *metadata.level() <= Level::WARN)
@@ -54,8 +50,25 @@ impl<S: Subscriber> Layer<S> for LogLayer {
         let mut parts = Parts::default();
         event.record(&mut parts);
         let metadata = event.metadata();
+        // The component is known only now; a place is silent when no component wants it.
+        if *metadata.level() > Level::INFO {
+            let component = parts.component.as_deref().unwrap_or_else(|| line::component(metadata.target()));
+            let verbosity = self.book.verbosities().level(Component::of_log_name(component));
+            if *metadata.level() > most(verbosity) {
+                return;
+            }
+        }
         let line = line::write(self.form, *metadata.level(), metadata.target(), &parts, Moment::now());
         self.book.keep(&line, parts.start_warning);
         self.writer.write(line);
+    }
+}
+
+/// The least important level that is logged.
+const fn most(verbosity: u8) -> Level {
+    match verbosity {
+        0 => Level::INFO,
+        1 => Level::DEBUG,
+        _ => Level::TRACE,
     }
 }

@@ -100,7 +100,7 @@ fn severity(level: Level) -> &'static str {
 }
 
 /// mongod's component for events that do not name one: by the part of the program that they come from.
-fn component(target: &str) -> &'static str {
+pub(super) fn component(target: &str) -> &'static str {
     match target.split("::").next() {
         Some("topology" | "wire") => "NETWORK",
         Some("router" | "chunk_map") => "SHARDING",

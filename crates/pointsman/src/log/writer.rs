@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
+
 use super::time::Moment;
 use crate::options::config::LogConfig;
 
@@ -18,7 +20,7 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(2);
 
 enum Message {
     Line(String),
-    Rotate,
+    Rotate(oneshot::Sender<io::Result<()>>),
     Flush(SyncSender<()>),
 }
 
@@ -54,10 +56,11 @@ impl LogWriter {
         }
     }
 
-    /// Begins a new file.
-    pub(crate) fn rotate(&self) {
-        // A full queue means that the disk is far behind: the next signal will do it.
-        let _ = self.queue.try_send(Message::Rotate);
+    /// Begins a new file; the answer comes when it is there. There is none when the disk is far behind (a full queue).
+    pub(crate) fn rotate(&self) -> oneshot::Receiver<io::Result<()>> {
+        let (done, answer) = oneshot::channel();
+        let _ = self.queue.try_send(Message::Rotate(done));
+        answer
     }
 
     /// Waits until all that was queued is written, but not for ever.
@@ -124,11 +127,14 @@ fn run(mut sink: Sink, inbox: &Receiver<Message>, dropped: &AtomicU64) {
         while let Some(message) = next {
             match message {
                 Message::Line(line) => batch.push_str(&line),
-                Message::Rotate => {
+                Message::Rotate(done) => {
                     write_out(&mut sink, &mut batch);
-                    if let Err(error) = sink.rotate() {
+                    let rotated = sink.rotate();
+                    if let Err(error) = &rotated {
                         tracing::error!(c = "CONTROL", id = 23168, %error, "Error rotating the log");
                     }
+                    // Who sent a signal does not wait.
+                    let _ = done.send(rotated);
                 }
                 Message::Flush(done) => {
                     write_out(&mut sink, &mut batch);

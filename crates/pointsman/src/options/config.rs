@@ -63,6 +63,10 @@ pub(crate) struct Config {
     pub(crate) compressors: Vec<Compressor>,
     /// How much farther than the nearest a member may be to be read from.
     pub(crate) local_threshold: Duration,
+    /// What takes longer is logged, in milliseconds.
+    pub(crate) slow_ms: i32,
+    /// Which share of it, 0 to 1.
+    pub(crate) slow_sample_rate: f64,
     /// Options that were said and that change nothing.
     pub(crate) without_effect: Vec<String>,
     /// Server parameters.
@@ -100,6 +104,11 @@ impl Config {
                 complaints.push("--localThreshold is a number of milliseconds from 0".to_owned());
                 Duration::ZERO
             });
+        let mut slow = (100, 1.0);
+        match slow_operations(&options) {
+            Ok(found) => slow = found,
+            Err(complaint) => complaints.push(complaint),
+        }
         let mut without_effect = std::mem::take(&mut options.taken);
         without_effect
             .extend(parameters.without_effect().into_iter().map(|name| format!("setParameter.{name}")));
@@ -114,6 +123,8 @@ impl Config {
             pid_file: options.text("processManagement.pidFilePath").map(PathBuf::from),
             compressors,
             local_threshold,
+            slow_ms: slow.0,
+            slow_sample_rate: slow.1,
             without_effect,
             parameters,
             parsed: options.to_document(),
@@ -251,6 +262,21 @@ fn log_config(options: &Options) -> Result<LogConfig, String> {
         Some(n) => return Err(format!("systemLog.verbosity must be between 0 and 5, not {n}")),
     };
     Ok(LogConfig { path, append, reopen, utc, verbosity })
+}
+
+/// Threshold and sample rate of the slow log.
+fn slow_operations(options: &Options) -> Result<(i32, f64), String> {
+    let ms = options.number("operationProfiling.slowOpThresholdMs").unwrap_or(100);
+    let ms = i32::try_from(ms).map_err(|_| format!("--slowms is a number of milliseconds, not {ms}"))?;
+    let rate = match options.text("operationProfiling.slowOpSampleRate") {
+        None => 1.0,
+        Some(text) => text
+            .parse()
+            .ok()
+            .filter(|rate| (0.0..=1.0).contains(rate))
+            .ok_or_else(|| format!("--slowOpSampleRate is a number from 0 to 1, not '{text}'"))?,
+    };
+    Ok((ms, rate))
 }
 
 fn compressor_list(options: &Options) -> Result<Vec<Compressor>, String> {

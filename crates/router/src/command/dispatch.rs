@@ -1,5 +1,7 @@
 //! The checks that every command passes, in mongos's order, and the call of its handler.
 
+use std::time::Instant;
+
 use document::Doc;
 
 use super::{Command, Op, Status, table};
@@ -7,7 +9,7 @@ use crate::Router;
 use crate::client::Client;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
-use crate::local::fail_point;
+use crate::local::{asked, fail_point, slow_log};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::session::SessionId;
@@ -25,24 +27,36 @@ pub enum Answer {
 /// Runs one command to its reply.
 pub async fn run(router: &Router, client: &Client, request: CommandResult<Request<'_>>) -> Answer {
     let checked = request.and_then(|request| Ok((checked(router, &request)?, request)));
-    let (command, request) = match checked {
+    let ((number, command), request) = match checked {
         Ok(checked) => checked,
         Err(error) => return Answer::Reply(Reply::error(&error)),
     };
     if request.generic.help {
         return Answer::Reply(help(command));
     }
-    router.stats().command_started(command);
+    router.stats().command_started(number, command);
+    let begun = Instant::now();
     let mut op = Op::new(router, client, request, command);
-    let result = match fail_point::before(&op).await {
-        Ok(()) if op.request.in_transaction() => transaction::run(&mut op).await,
-        Ok(()) => (command.handler)(&op).await,
-        Err(fail_point::Failure::Error(error)) => Ok(Reply::error(&error)),
-        Err(fail_point::Failure::Close) => return Answer::Close,
-    };
+    let (result, asked) = asked::watch(execute(&mut op)).await;
+    let Some(result) = result else { return Answer::Close };
     let reply = result.unwrap_or_else(|error| Reply::error(&error.cloaked()));
-    router.stats().command_ended(command, &reply);
+    router.stats().command_ended(number, command, &reply, &asked);
+    slow_log::ended(&op, &reply, begun.elapsed(), &asked);
+    // Its answer is the end of the connection.
+    if command.name == "shutdown" && reply.is_ok() {
+        return Answer::Close;
+    }
     Answer::Reply(fail_point::after(&op, reply))
+}
+
+/// The command's work; `None` when a fail point closes the connection.
+async fn execute(op: &mut Op<'_>) -> Option<CommandResult<Reply>> {
+    match fail_point::before(op).await {
+        Ok(()) if op.request.in_transaction() => Some(transaction::run(op).await),
+        Ok(()) => Some((op.command.handler)(op).await),
+        Err(fail_point::Failure::Error(error)) => Some(Ok(Reply::error(&error))),
+        Err(fail_point::Failure::Close) => None,
+    }
 }
 
 /// `{<command>: ..., help: true}` says what the command is and does not run it: a success in mongos.
@@ -53,10 +67,11 @@ fn help(command: &Command) -> Reply {
 }
 
 /// Finds the row and makes the checks that need no other.
-fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Command> {
-    let command = table::find(request.name)
-        .filter(|command| !command.test_only || router.parameters().test_commands())
+fn checked(router: &Router, request: &Request<'_>) -> CommandResult<(usize, &'static Command)> {
+    let (number, command) = table::find_numbered(request.name)
+        .filter(|(_, command)| !command.test_only || router.parameters().test_commands())
         .ok_or_else(|| {
+            router.stats().command_unknown();
             CommandError::new(ErrorCode::CommandNotFound, format!("no such cmd: {}", request.name))
         })?;
     check_database(command, request.db)?;
@@ -73,7 +88,7 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<&'static Com
     {
         router.sessions().seen(session)?;
     }
-    Ok(command)
+    Ok((number, command))
 }
 
 fn check_database(command: &Command, db: &str) -> CommandResult<()> {

@@ -160,6 +160,12 @@ impl RouterCursor {
         self
     }
 
+    /// Does it read from several shards?
+    #[must_use]
+    pub const fn is_multi_target(&self) -> bool {
+        self.streams.len() > 1
+    }
+
     /// The streams, to be closed.
     #[must_use]
     pub fn into_streams(self) -> Vec<ShardCursor> {

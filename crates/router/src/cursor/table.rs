@@ -1,6 +1,7 @@
 //! The cursors that clients will come back for.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -71,6 +72,23 @@ enum Slot {
 #[derive(Debug, Default)]
 pub struct CursorTable {
     slots: DashMap<i64, Slot, foldhash::fast::RandomState>,
+    opened: AtomicU64,
+    timed_out: AtomicU64,
+}
+
+/// Counts for serverStatus.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CursorCounts {
+    /// Kept for a getMore, ever.
+    pub opened: u64,
+    /// Closed because nobody asked for more.
+    pub timed_out: u64,
+    /// A getMore works with them right now.
+    pub pinned: u64,
+    /// Over several shards.
+    pub multi_target: u64,
+    /// Over one shard.
+    pub single_target: u64,
 }
 
 /// A cursor that a getMore works with. Give it back with [`CursorTable::check_in`]; one that is dropped instead
@@ -108,6 +126,7 @@ impl CheckedOut<'_> {
 impl CursorTable {
     /// Keeps a cursor; gives the id for the client: random, positive, told by no shard.
     pub fn insert(&self, owner: Owner, cursor: RouterCursor) -> i64 {
+        self.opened.fetch_add(1, Ordering::Relaxed);
         let slot = Slot::Idle(Box::new(Idle { owner, cursor, since: Instant::now() }));
         loop {
             let id = rand::random_range(1..i64::MAX);
@@ -202,10 +221,32 @@ impl CursorTable {
 
     /// Kills cursors that nobody asked for since `limit`; gives what is to be closed.
     pub fn kill_idle(&self, limit: Duration) -> Vec<ShardCursor> {
+        let timed_out = &self.timed_out;
         self.kill_all(|slot| match slot {
-            Slot::Idle(idle) => !idle.owner.no_timeout && idle.since.elapsed() >= limit,
-            Slot::InUse { .. } => false,
+            Slot::Idle(idle) if !idle.owner.no_timeout && idle.since.elapsed() >= limit => {
+                timed_out.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
         })
+    }
+
+    /// The counts. One in use counts as pinned only: its shards are with the getMore.
+    #[must_use]
+    pub fn counts(&self) -> CursorCounts {
+        let mut counts = CursorCounts {
+            opened: self.opened.load(Ordering::Relaxed),
+            timed_out: self.timed_out.load(Ordering::Relaxed),
+            ..CursorCounts::default()
+        };
+        for entry in &self.slots {
+            match entry.value() {
+                Slot::InUse { .. } => counts.pinned += 1,
+                Slot::Idle(idle) if idle.cursor.is_multi_target() => counts.multi_target += 1,
+                Slot::Idle(_) => counts.single_target += 1,
+            }
+        }
+        counts
     }
 
     /// How many there are.

@@ -1,10 +1,9 @@
-//! What an operator asks a router: its counters, its machine, its log, its options, its connections.
+//! What an operator asks a router: its machine, its log, its options, its connections.
 
-use document::{DocBuf, DocWriter, Value};
+use document::{DocBuf, DocWriter};
 use topology::{MemberKind, PoolStats};
 
 use super::host;
-use super::stats::Totals;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Reply;
@@ -15,96 +14,6 @@ fn long(n: u64) -> i64 {
 
 fn count(n: usize) -> i32 {
     i32::try_from(n).unwrap_or(i32::MAX)
-}
-
-/// Sections that are left out with `<name>: 0`.
-type Section = (&'static str, fn(&Op<'_>, &Totals, &mut DocWriter<'_>));
-
-const SECTIONS: &[Section] = &[
-    ("asserts", |_, totals, w| {
-        for name in ["regular", "warning", "msg"] {
-            w.put(name, 0);
-        }
-        w.put("user", long(totals.failed));
-        w.put("tripwire", 0);
-        w.put("rollovers", 0);
-    }),
-    ("connections", |_, totals, w| {
-        w.put("current", long(totals.connections));
-        w.put("available", long(totals.max_connections.saturating_sub(totals.connections)));
-        w.put("totalCreated", long(totals.connections_created));
-        w.put("rejected", long(totals.connections_rejected));
-        w.put("active", long(totals.active));
-    }),
-    ("extra_info", |_, _, w| {
-        w.put("note", "fields vary by platform");
-        w.put("page_faults", host::page_faults());
-    }),
-    ("network", |_, totals, w| {
-        w.put("bytesIn", long(totals.bytes_in));
-        w.put("bytesOut", long(totals.bytes_out));
-        w.put("numRequests", long(totals.requests));
-    }),
-    ("opcounters", |_, totals, w| {
-        for (name, n) in [
-            ("insert", totals.insert),
-            ("query", totals.query),
-            ("update", totals.update),
-            ("delete", totals.delete),
-            ("getmore", totals.getmore),
-            ("command", totals.command),
-        ] {
-            w.put(name, long(n));
-        }
-    }),
-    ("sharding", |op, _, w| {
-        let servers = op.router.servers();
-        w.put("configsvrConnectionString", &servers.config_set().connection_string().to_string());
-        if let Some(time) = servers.clock().config_time() {
-            w.doc("lastSeenConfigServerOpTime", |w| {
-                w.put("ts", time);
-                w.put("t", -1_i64);
-            });
-        }
-        w.put("maxChunkSizeInBytes", 134_217_728_i64);
-    }),
-    ("transactions", |op, _, w| op.router.transactions().write_status(w)),
-    ("mem", |_, _, w| {
-        let (resident, size) = host::memory_mib();
-        w.put("bits", 64);
-        w.put("resident", i32::try_from(resident).unwrap_or(i32::MAX));
-        w.put("virtual", i32::try_from(size).unwrap_or(i32::MAX));
-        w.put("supported", true);
-    }),
-    ("metrics", |op, _, w| {
-        w.doc("cursor", |w| w.doc("open", |w| w.put("total", long(op.router.cursors().len() as u64))));
-    }),
-    ("pointsman", |_, _, w| w.put("version", env!("CARGO_PKG_VERSION"))),
-];
-
-/// `serverStatus`
-pub async fn server_status(op: &Op<'_>) -> CommandResult<Reply> {
-    let router = op.router;
-    let totals = router.stats().totals();
-    let up = router.started().elapsed().unwrap_or_default();
-    let mut doc = DocBuf::with_capacity(2048);
-    doc.write(|w| {
-        w.put("host", router.settings().host.as_str());
-        w.put("version", crate::SERVER_VERSION);
-        w.put("process", "mongos");
-        w.put("pid", i64::from(std::process::id()));
-        w.put("uptime", up.as_secs_f64().floor());
-        w.put("uptimeMillis", i64::try_from(up.as_millis()).unwrap_or(i64::MAX));
-        w.put("uptimeEstimate", i64::try_from(up.as_secs()).unwrap_or(i64::MAX));
-        w.put("localTime", host::now());
-        for (name, fill) in SECTIONS {
-            if op.request.body.get(name).is_none_or(Value::is_truthy) {
-                w.doc(name, |w| fill(op, &totals, w));
-            }
-        }
-        w.put("ok", 1.0);
-    });
-    Ok(Reply::from_doc(doc.as_doc()))
 }
 
 /// `hostInfo`

@@ -37,6 +37,7 @@ async fn answer(op: &Op<'_>, primary_field: &str) -> CommandResult<Reply> {
     if let Some(wait) = wait
         && !op.router.quiesce().is_on()
     {
+        let _waits = op.router.stats().hello_waits();
         tokio::select! {
             biased;
             () = op.router.quiesce().begun() => {}

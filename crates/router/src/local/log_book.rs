@@ -5,10 +5,11 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Display, Formatter};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use document::{Doc, Value};
 use parking_lot::Mutex;
+
+pub use super::verbosity::{Component, Verbosities};
 
 /// Lines kept, as in a mongod.
 const LINES: usize = 1024;
@@ -18,7 +19,7 @@ const MAX_LINE_BYTES: usize = 10 * 1024;
 /// The recent log.
 #[derive(Debug, Default)]
 pub struct LogBook {
-    verbosity: AtomicU8,
+    verbosities: Verbosities,
     global: Mutex<Ring>,
     start_warnings: Mutex<Ring>,
 }
@@ -47,15 +48,27 @@ impl Ring {
 }
 
 impl LogBook {
-    /// How much is logged: 0 is information, each step more is another level of debugging.
+    /// How much is logged, by component: 0 is information, each step more is another level of debugging.
     #[must_use]
-    pub fn verbosity(&self) -> u8 {
-        self.verbosity.load(Ordering::Relaxed)
+    pub const fn verbosities(&self) -> &Verbosities {
+        &self.verbosities
     }
 
-    /// Changes it, also for places in the code that were found to be silent before.
+    /// Changes what counts for components that have no verbosity of their own.
     pub fn set_verbosity(&self, verbosity: u8) {
-        self.verbosity.store(verbosity, Ordering::Relaxed);
+        self.verbosities.set_default(verbosity);
+        self.changed();
+    }
+
+    /// Is more than information wanted of this component?
+    #[must_use]
+    pub fn is_verbose(&self, component: Component) -> bool {
+        self.verbosities.highest() > 0 && self.verbosities.level(component) > 0
+    }
+
+    /// A verbosity was changed: places in the code that were found to be silent before are asked again.
+    pub(super) fn changed(&self) {
+        self.verbosities.find_highest();
         tracing::callsite::rebuild_interest_cache();
     }
 
@@ -88,7 +101,7 @@ impl Display for Json<'_> {
     }
 }
 
-fn write_document(f: &mut Formatter<'_>, doc: Doc<'_>, array: bool) -> fmt::Result {
+fn write_document(f: &mut impl fmt::Write, doc: Doc<'_>, array: bool) -> fmt::Result {
     f.write_str(if array { "[" } else { "{" })?;
     for (index, field) in doc.iter().enumerate() {
         if index > 0 {
@@ -103,7 +116,7 @@ fn write_document(f: &mut Formatter<'_>, doc: Doc<'_>, array: bool) -> fmt::Resu
     f.write_str(if array { "]" } else { "}" })
 }
 
-fn write_value(f: &mut Formatter<'_>, value: Value<'_>) -> fmt::Result {
+pub(super) fn write_value(f: &mut impl fmt::Write, value: Value<'_>) -> fmt::Result {
     match value {
         Value::Document(doc) => write_document(f, doc, false),
         Value::Array(doc) => write_document(f, doc, true),
@@ -121,6 +134,14 @@ fn write_value(f: &mut Formatter<'_>, value: Value<'_>) -> fmt::Result {
         Value::ObjectId(id) => {
             f.write_str("{\"$oid\":\"")?;
             id.iter().try_for_each(|byte| write!(f, "{byte:02x}"))?;
+            f.write_str("\"}")
+        }
+        Value::Binary { subtype: 4, bytes } if bytes.len() == 16 => {
+            f.write_str("{\"$uuid\":\"")?;
+            for (index, byte) in bytes.iter().enumerate() {
+                f.write_str(if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" })?;
+                write!(f, "{byte:02x}")?;
+            }
             f.write_str("\"}")
         }
         // Rare in what is logged: readable beats exact.

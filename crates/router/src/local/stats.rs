@@ -5,14 +5,15 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use crate::command::Command;
+use super::asked::Asked;
+use crate::command::{Command, table};
 use crate::reply::Reply;
 
 /// Slots; threads beyond share them. A power of two.
 const SLOTS: usize = 32;
 
 /// One thread's counters, on cache lines of their own.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 #[repr(align(128))]
 struct Slot {
     insert: AtomicU64,
@@ -27,7 +28,25 @@ struct Slot {
     failed: AtomicU64,
     started: AtomicU64,
     ended: AtomicU64,
+    unknown: AtomicU64,
+    /// By the number of the row.
+    commands: Box<[OfCommand]>,
+    /// By [`TARGETED`], then by [`REACH`].
+    targeted: [[AtomicU64; REACH.len()]; TARGETED.len()],
 }
+
+/// What became of one command's calls.
+#[derive(Debug, Default)]
+struct OfCommand {
+    total: AtomicU64,
+    failed: AtomicU64,
+}
+
+/// Commands of which serverStatus tells how many shards they reached, as mongos names them.
+pub const TARGETED: [&str; 5] = ["find", "insert", "update", "delete", "aggregate"];
+
+/// How far a command reached.
+pub const REACH: [&str; 4] = ["allShards", "manyShards", "oneShard", "unsharded"];
 
 /// Counters; one a router.
 #[derive(Debug)]
@@ -37,6 +56,7 @@ pub struct Stats {
     connections_created: AtomicU64,
     connections_rejected: AtomicU64,
     max_connections: AtomicU64,
+    awaiting_hello: AtomicU64,
 }
 
 /// The sums at one moment.
@@ -74,6 +94,29 @@ pub struct Totals {
     pub max_connections: u64,
 }
 
+impl Default for Slot {
+    fn default() -> Self {
+        let counter = AtomicU64::default;
+        Self {
+            insert: counter(),
+            query: counter(),
+            update: counter(),
+            delete: counter(),
+            getmore: counter(),
+            command: counter(),
+            bytes_in: counter(),
+            bytes_out: counter(),
+            requests: counter(),
+            failed: counter(),
+            started: counter(),
+            ended: counter(),
+            unknown: counter(),
+            commands: table::rows().map(|_| OfCommand::default()).collect(),
+            targeted: Default::default(),
+        }
+    }
+}
+
 impl Default for Stats {
     fn default() -> Self {
         Self {
@@ -82,15 +125,19 @@ impl Default for Stats {
             connections_created: AtomicU64::new(0),
             connections_rejected: AtomicU64::new(0),
             max_connections: AtomicU64::new(1_000_000),
+            awaiting_hello: AtomicU64::new(0),
         }
     }
 }
 
 impl Stats {
-    /// A command begins.
-    pub fn command_started(&self, command: &'static Command) {
+    /// A command begins; `number` is that of its row.
+    pub fn command_started(&self, number: usize, command: &'static Command) {
         self.count(|slot| {
             add(&slot.started, 1);
+            if let Some(of) = slot.commands.get(number) {
+                add(&of.total, 1);
+            }
             let counter = match command.name {
                 "find" => &slot.query,
                 "getMore" => &slot.getmore,
@@ -114,13 +161,74 @@ impl Stats {
     }
 
     /// A command has its reply.
-    pub fn command_ended(&self, _command: &'static Command, reply: &Reply) {
+    pub fn command_ended(&self, number: usize, command: &'static Command, reply: &Reply, asked: &Asked) {
         self.count(|slot| {
             add(&slot.ended, 1);
             if !reply.is_ok() {
                 add(&slot.failed, 1);
+                if let Some(of) = slot.commands.get(number) {
+                    add(&of.failed, 1);
+                }
+            }
+            let row = TARGETED.iter().position(|name| *name == command.name);
+            let counters = row.and_then(|row| slot.targeted.get(row));
+            if let Some(counter) = counters.and_then(|counters| counters.get(reach(asked))) {
+                add(counter, 1);
             }
         });
+    }
+
+    /// A command that does not exist was asked for.
+    pub fn command_unknown(&self) {
+        self.count(|slot| add(&slot.unknown, 1));
+    }
+
+    /// How often commands ran and failed that do not exist (`None`) and that do: name, total, failed.
+    #[must_use]
+    pub fn of_commands(&self) -> (u64, Vec<(&'static str, u64, u64)>) {
+        let sum = |counter: &dyn Fn(&Slot) -> u64| self.slots.iter().map(counter).sum::<u64>();
+        let unknown = sum(&|slot| slot.unknown.load(Ordering::Relaxed));
+        let of = |number: usize, counter: fn(&OfCommand) -> &AtomicU64| {
+            sum(&|slot| slot.commands.get(number).map_or(0, |of| counter(of).load(Ordering::Relaxed)))
+        };
+        let mut all: Vec<_> = table::rows()
+            .enumerate()
+            .map(|(number, row)| (row.name, of(number, |of| &of.total), of(number, |of| &of.failed)))
+            .collect();
+        all.sort_unstable();
+        (unknown, all)
+    }
+
+    /// How far the commands of [`TARGETED`] reached, by [`REACH`].
+    #[must_use]
+    pub fn targeted(&self) -> [[u64; REACH.len()]; TARGETED.len()] {
+        let mut sums = [[0; REACH.len()]; TARGETED.len()];
+        for slot in &self.slots {
+            for (row, counters) in sums.iter_mut().zip(&slot.targeted) {
+                for (sum, counter) in row.iter_mut().zip(counters) {
+                    *sum += counter.load(Ordering::Relaxed);
+                }
+            }
+        }
+        sums
+    }
+
+    /// A hello waits for news of the topology until the guard is dropped.
+    pub fn hello_waits(&self) -> impl Drop {
+        struct Waits<'s>(&'s AtomicU64);
+        impl Drop for Waits<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.awaiting_hello.fetch_add(1, Ordering::Relaxed);
+        Waits(&self.awaiting_hello)
+    }
+
+    /// How many hellos wait.
+    #[must_use]
+    pub fn waiting_hellos(&self) -> u64 {
+        self.awaiting_hello.load(Ordering::Relaxed)
     }
 
     /// A command was given up, since its client is gone.
@@ -203,6 +311,16 @@ impl Stats {
     }
 }
 
+/// The place in [`REACH`].
+fn reach(asked: &Asked) -> usize {
+    match (asked.owners(), asked.sets().len()) {
+        (0, _) => 3,
+        (_, 0 | 1) => 2,
+        (owners, sets) if sets >= owners => 0,
+        _ => 1,
+    }
+}
+
 fn add(counter: &AtomicU64, n: u64) {
     counter.fetch_add(n, Ordering::Relaxed);
 }
@@ -222,20 +340,30 @@ mod tests {
     #[test]
     fn totals_sum_what_threads_count() {
         let stats = Stats::default();
-        let find = crate::command::table::find("find").unwrap();
-        let insert = crate::command::table::find("insert").unwrap();
+        let (find_number, find) = table::find_numbered("find").unwrap();
+        let (insert_number, insert) = table::find_numbered("insert").unwrap();
         std::thread::scope(|scope| {
             for _ in 0..4 {
                 scope.spawn(|| {
-                    stats.command_started(find);
+                    stats.command_started(find_number, find);
                     stats.exchanged(10, 20);
                 });
             }
         });
-        stats.command_started(insert);
+        stats.command_started(insert_number, insert);
+        stats.command_ended(
+            insert_number,
+            insert,
+            &Reply::error(&crate::CommandError::bad_value("x")),
+            &Asked::default(),
+        );
         stats.more_statements(insert, 2);
         let totals = stats.totals();
-        assert_eq!((totals.query, totals.insert, totals.active), (4, 3, 5));
+        assert_eq!((totals.query, totals.insert, totals.active), (4, 3, 4));
+        let (unknown, commands) = stats.of_commands();
+        assert_eq!(unknown, 0);
+        assert!(commands.contains(&("find", 4, 0)) && commands.contains(&("insert", 1, 1)));
+        assert_eq!(stats.targeted(), [[0; 4], [0, 0, 0, 1], [0; 4], [0; 4], [0; 4]]);
         assert_eq!((totals.bytes_in, totals.bytes_out, totals.requests), (40, 80, 4));
     }
 

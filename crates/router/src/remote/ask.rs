@@ -12,6 +12,7 @@ use crate::Router;
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
+use crate::local::asked;
 use crate::reply::Summary;
 
 /// Attempts after the first (mongos 5.0: `kMaxNumRetries` of its fan-out sender).
@@ -175,11 +176,14 @@ impl Servers {
         deadline: Option<Instant>,
     ) -> Result<ShardReply, TopologyError> {
         let deadline = deadline.map(|deadline| deadline + DEADLINE_SLACK);
+        let begun = Instant::now();
         let answered = async {
             let mut connection = server.checkout(deadline).await?;
             connection.exchange(request, deadline).await
         };
-        match answered.await {
+        let answered = answered.await;
+        asked::note(set.name(), begun.elapsed());
+        match answered {
             Ok(reply) => {
                 let summary = Summary::of(reply.body());
                 self.clock().observe(&summary.times);

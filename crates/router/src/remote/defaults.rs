@@ -67,6 +67,12 @@ impl Defaults {
         self.current.load().read.clone().unwrap_or_default()
     }
 
+    /// The write concern.
+    #[must_use]
+    pub fn write_concern(&self) -> DocBuf {
+        self.current.load().write.clone()
+    }
+
     /// Writes the `w` of the default, for a concern that has none.
     pub fn write_w(&self, out: &mut BytesMut) {
         if let Some(field) = self.current.load().write.as_doc().field("w") {

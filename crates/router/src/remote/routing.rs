@@ -15,6 +15,7 @@ use crate::Router;
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
+use crate::local::asked;
 
 /// Attempts of one command whose routing turned out to be stale (`kMaxNumStaleVersionRetries`).
 const MAX_STALE_ATTEMPTS: usize = 10;
@@ -154,7 +155,10 @@ impl Router {
     /// What is known of a collection, read from the config servers if need be.
     pub async fn route(&self, ns: &Namespace) -> CommandResult<Route> {
         match self.catalog().collection(ns).await {
-            Ok(Routing::Sharded(routing)) => Ok(Route::Sharded(routing)),
+            Ok(Routing::Sharded(routing)) => {
+                asked::routed(routing.chunks.owner_count());
+                Ok(Route::Sharded(routing))
+            }
             Ok(Routing::Unsharded(database)) if database.primary.is_config() => Ok(Route::Config),
             Ok(Routing::Unsharded(database)) => Ok(Route::Unsharded(database)),
             Err(error) => Err(catalog_error(&error)),

@@ -4,6 +4,7 @@
 //! cursors, and this router drops the cursors that it holds for it.
 
 use std::collections::{BTreeMap, HashSet};
+use std::time::{Instant, SystemTime};
 
 use bytes::BytesMut;
 use chunk_map::{CollectionRouting, Namespace, ShardId};
@@ -37,7 +38,9 @@ impl Router {
     /// Tells the cluster which sessions live, and ends the cursors of those that do not.
     pub async fn refresh_sessions(&self) -> CommandResult<()> {
         let due = self.sessions().next_period();
+        let (begun, at) = (Instant::now(), crate::local::host::millis(SystemTime::now()));
         let told = self.tell(&due).await;
+        self.sessions().refreshed(&due, at, begun.elapsed());
         if told.is_err() {
             self.sessions().put_back(&due);
         }

@@ -4,8 +4,10 @@
 //! once in each.
 
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use dashmap::DashMap;
+use document::DocWriter;
 use parking_lot::Mutex;
 
 use super::SessionId;
@@ -26,6 +28,17 @@ pub struct Registry {
     period: AtomicU32,
     /// Ended by their clients since the last refresh.
     ended: Mutex<Vec<SessionId>>,
+    last_job: Mutex<Job>,
+}
+
+/// The refreshes so far, and what the last one did.
+#[derive(Debug, Default, Clone, Copy)]
+struct Job {
+    count: i32,
+    millis: i32,
+    at: i64,
+    refreshed: i32,
+    ended: i32,
 }
 
 /// What a refresh has to tell the cluster.
@@ -80,6 +93,30 @@ impl Registry {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.used.is_empty()
+    }
+
+    /// A refresh has ended that began at `at` (milliseconds since 1970).
+    pub(super) fn refreshed(&self, due: &Due, at: i64, took: Duration) {
+        let whole = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
+        let mut job = self.last_job.lock();
+        *job = Job {
+            count: job.count.saturating_add(1),
+            millis: i32::try_from(took.as_millis()).unwrap_or(i32::MAX),
+            at,
+            refreshed: whole(due.used.len()),
+            ended: whole(due.ended.len()),
+        };
+    }
+
+    /// `logicalSessionRecordCache` of serverStatus.
+    pub(crate) fn write_status(&self, w: &mut DocWriter<'_>) {
+        let job = *self.last_job.lock();
+        w.put("activeSessionsCount", i32::try_from(self.len()).unwrap_or(i32::MAX));
+        w.put("sessionsCollectionJobCount", job.count);
+        w.put("lastSessionsCollectionJobDurationMillis", job.millis);
+        w.put("lastSessionsCollectionJobTimestamp", document::Value::DateTime(job.at));
+        w.put("lastSessionsCollectionJobEntriesRefreshed", job.refreshed);
+        w.put("lastSessionsCollectionJobEntriesEnded", job.ended);
     }
 
     /// Begins the next period: gives what the last one brought, and forgets what nobody used for long.

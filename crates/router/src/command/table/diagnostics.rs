@@ -1,10 +1,12 @@
 //! What the router says about itself, and its parameters.
 
 use crate::command::{Command, RunsOn::Router, handler};
-use crate::local::{diagnostics, fail_point, identity, parameters};
+use crate::local::{diagnostics, fail_point, identity, parameters, server_status};
 
 pub(super) const ROWS: &[Command] = &[
-    Command::new("serverStatus", Router, handler!(diagnostics::server_status)).reads().needs("serverStatus"),
+    Command::new("serverStatus", Router, handler!(server_status::server_status))
+        .reads()
+        .needs("serverStatus"),
     Command::new("hostInfo", Router, handler!(diagnostics::host_info)).reads().needs("hostInfo"),
     Command::new("getLog", Router, handler!(diagnostics::get_log)).reads().admin().needs("getLog"),
     Command::new("getCmdLineOpts", Router, handler!(diagnostics::get_cmd_line_opts))

@@ -34,12 +34,14 @@ pub fn rows() -> impl Iterator<Item = &'static Command> {
     .flatten()
 }
 
-/// Names and aliases, case-sensitive: `FIND` does not exist.
-static BY_NAME: LazyLock<HashMap<&'static str, &'static Command, foldhash::fast::RandomState>> =
+/// Names and aliases, case-sensitive: `FIND` does not exist. With the number of the row.
+static BY_NAME: LazyLock<HashMap<&'static str, (usize, &'static Command), foldhash::fast::RandomState>> =
     LazyLock::new(|| {
         rows()
-            .flat_map(|row| {
-                std::iter::once(row.name).chain(row.aliases.iter().copied()).map(move |name| (name, row))
+            .enumerate()
+            .flat_map(|(number, row)| {
+                let names = std::iter::once(row.name).chain(row.aliases.iter().copied());
+                names.map(move |name| (name, (number, row)))
             })
             .collect()
     });
@@ -47,6 +49,12 @@ static BY_NAME: LazyLock<HashMap<&'static str, &'static Command, foldhash::fast:
 /// The row of this name or alias.
 #[must_use]
 pub fn find(name: &str) -> Option<&'static Command> {
+    find_numbered(name).map(|(_, row)| row)
+}
+
+/// As [`find`], with the row's place in [`rows`].
+#[must_use]
+pub fn find_numbered(name: &str) -> Option<(usize, &'static Command)> {
     BY_NAME.get(name).copied()
 }
 

@@ -3,7 +3,6 @@
 use crate::admin::process;
 use crate::command::{Command, RunsOn::Router, Status, handler};
 
-const LOG: &str = "the log is rotated from outside; a signal to do it is not built yet";
 const CERTIFICATES: &str = "TLS is not built yet";
 const TRAFFIC: &str = "recording of traffic is not built";
 
@@ -11,7 +10,7 @@ pub(super) const ROWS: &[Command] = &[
     Command::new("profile", Router, handler!(process::profile))
         .writes()
         .needs("enableProfiler")
-        .partly("another slowms, sampleRate or filter: slow operations are not logged yet"),
+        .partly("a filter of slow operations"),
     Command::new("_isSelf", Router, handler!(process::is_self)).reads().before_auth(),
     Command::new("availableQueryOptions", Router, handler!(process::available_query_options))
         .aliases(&["availablequeryoptions"])
@@ -22,8 +21,8 @@ pub(super) const ROWS: &[Command] = &[
     },
     Command::new("connPoolSync", Router, handler!(process::nothing)).needs("connPoolSync"),
     Command::new("setFreeMonitoring", Router, handler!(process::nothing)).writes().admin(),
-    Command::refused("logRotate", Router, LOG).admin().needs("logRotate"),
-    Command::refused("shutdown", Router, "end the process with SIGTERM: it drains").admin().needs("shutdown"),
+    Command::new("logRotate", Router, handler!(process::log_rotate)).admin().needs("logRotate"),
+    Command::new("shutdown", Router, handler!(process::shut_down)).admin().needs("shutdown"),
     Command::refused("getDiagnosticData", Router, "no diagnostic data is captured").reads().admin(),
     Command::refused("dropConnections", Router, "pools close what is dead by themselves")
         .admin()
@@ -31,7 +30,11 @@ pub(super) const ROWS: &[Command] = &[
     Command::refused("rotateCertificates", Router, CERTIFICATES).admin().needs("rotateCertificates"),
     Command::refused("startRecordingTraffic", Router, TRAFFIC).needs("trafficRecord"),
     Command::refused("stopRecordingTraffic", Router, TRAFFIC).needs("trafficRecord"),
-    Command::refused("setProfilingFilterGlobally", Router, "slow operations are not logged yet")
-        .needs("enableProfiler"),
+    Command::refused(
+        "setProfilingFilterGlobally",
+        Router,
+        "slow operations are chosen by slowms and sampleRate",
+    )
+    .needs("enableProfiler"),
     Command::refused("_killOperations", Router, "for servers of a cluster only").admin(),
 ];

@@ -11,11 +11,15 @@ use document::DocBuf;
 use parking_lot::RwLock;
 use topology::{PoolOptions, TopologyOptions};
 
+use super::verbosity;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::reply::Reply;
 use crate::request::is_generic;
 use table::{Parameter, ROWS};
+
+/// The one parameter whose value is a document.
+const VERBOSITIES: &str = "logComponentVerbosity";
 
 /// The value of a parameter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,14 +215,20 @@ pub async fn get_parameter(op: &Op<'_>) -> CommandResult<Reply> {
         if !all && !asks_for(op, row.name) {
             continue;
         }
+        let log = &op.router.settings().log;
+        let write = |name: &str, w: &mut document::DocWriter<'_>| match row.name {
+            VERBOSITIES => verbosity::write(log, name, w),
+            "logLevel" => w.put(name, i32::from(log.verbosities().default_level())),
+            _ => value.write(name, w),
+        };
         if shows_details {
             doc.append_doc(row.name, |w| {
-                value.write("value", w);
+                write("value", w);
                 w.put("settableAtRuntime", row.settable.at_runtime());
                 w.put("settableAtStartup", row.settable.at_startup());
             });
         } else {
-            doc.write(|w| value.write(row.name, w));
+            doc.write(|w| write(row.name, w));
         }
     }
     if doc.as_doc().is_empty() {
@@ -245,6 +255,14 @@ pub async fn set_parameter(op: &Op<'_>) -> CommandResult<Reply> {
         };
         if !row.settable.at_runtime() {
             return Err(CommandError::without_code(format!("not allowed to change [{name}] at runtime")));
+        }
+        if row.name == VERBOSITIES {
+            let log = &op.router.settings().log;
+            let mut was = DocBuf::new();
+            was.write(|w| verbosity::write(log, "was", w));
+            verbosity::set(log, field.value())?;
+            reply.get_or_insert_with(|| Reply::ok_with(was.as_doc()));
+            continue;
         }
         let value = from_bson(row, field.value())?;
         let old = parameters.values.read().get(at).copied().unwrap_or(row.default);

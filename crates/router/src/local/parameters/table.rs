@@ -78,6 +78,8 @@ pub const ROWS: &[Parameter] = &[
     row("honorSystemUmask", Bool(false), Startup, TAKEN),
     row("loadRoutingTableOnStartup", Bool(true), Startup, TAKEN),
     row("localLogicalSessionTimeoutMinutes", Int(30), Never, ACTS),
+    // Its value is in the log book.
+    row("logComponentVerbosity", Texts(&[]), Runtime, ACTS),
     row("logLevel", Int(0), Always, ACTS),
     row("logicalSessionRefreshMillis", Int(300_000), Startup, ACTS),
     row("maxAcceptableLogicalClockDriftSecs", Int(31_536_000), Never, ACTS),
