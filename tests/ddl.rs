@@ -371,6 +371,79 @@ async fn concurrent_ddl_through_two_routers_leaves_one_whole_collection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn of_two_that_create_or_rename_at_once_one_wins() {
+    let cluster = Cluster::builder().routers(2).start().await.unwrap();
+    cluster.admin(doc! { "enableSharding": "race", "primaryShard": "shard0" }).await.unwrap();
+    let at_once = |db: &'static str, commands: [Document; 2]| {
+        let cluster = &cluster;
+        let each = commands.into_iter().enumerate().map(move |(router, command)| async move {
+            let mut conn = cluster.router(router).unwrap().raw().await.unwrap();
+            conn.command(db, command).await.unwrap()
+        });
+        futures_util::future::join_all(each)
+    };
+    let mut conn = conn(&cluster, 0).await;
+    for round in 0..3 {
+        let name = |what: &str| format!("{what}{round}");
+        // The options of one of them, and the other hears of it.
+        let created = at_once(
+            "race",
+            [
+                doc! { "create": name("made"), "capped": true, "size": 4096 },
+                doc! { "create": name("made"), "validator": { "a": 1 } },
+            ],
+        )
+        .await;
+        let mut codes: Vec<i32> = created.iter().map(code).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 48], "{created:?}");
+
+        // One target or the other, never both, never none.
+        conn.command_ok("race", doc! { "insert": name("made"), "documents": [{ "_id": 1, "a": 1 }] })
+            .await
+            .unwrap();
+        let renamed = at_once(
+            "admin",
+            [
+                doc! { "renameCollection": format!("race.made{round}"), "to": format!("race.left{round}") },
+                doc! { "renameCollection": format!("race.made{round}"), "to": format!("race.right{round}") },
+            ],
+        )
+        .await;
+        let ok = renamed.iter().filter(|reply| code(reply) == 0).count();
+        assert_eq!(ok, 1, "{renamed:?}");
+        // NamespaceNotFound afterwards, ConflictingOperationInProgress or LockBusy meanwhile.
+        assert!(renamed.iter().all(|reply| [0, 26, 117, 46].contains(&code(reply))), "{renamed:?}");
+        let mut total = 0;
+        for side in ["left", "right", "made"] {
+            let reply = conn.command_ok("race", doc! { "count": name(side) }).await.unwrap();
+            total += reply.get_i32("n").unwrap();
+        }
+        assert_eq!(total, 1, "round {round}");
+
+        // A key for a collection that another administrator drops with its database.
+        let names = format!("gone{round}");
+        conn.command_ok("admin", doc! { "enableSharding": &names, "primaryShard": "shard1" }).await.unwrap();
+        let shard = doc! { "shardCollection": format!("{names}.c"), "key": { "a": 1 } };
+        let (first, second) = (cluster.router(0).unwrap(), cluster.router(1).unwrap());
+        let (sharded, dropped) = futures_util::future::join(
+            async { first.raw().await.unwrap().command("admin", shard).await.unwrap() },
+            async { second.raw().await.unwrap().command(&names, doc! { "dropDatabase": 1 }).await.unwrap() },
+        )
+        .await;
+        for reply in [&sharded, &dropped] {
+            assert!([0, 26, 117, 46, 70, 249].contains(&code(reply)), "{reply}");
+        }
+        // Whatever came first, it is whole.
+        let insert = doc! { "insert": "c", "documents": [{ "a": 1 }] };
+        let reply = conn.command_ok(&names, insert).await.unwrap();
+        assert!(!reply.contains_key("writeErrors"), "{reply}");
+        assert_eq!(conn.command_ok(&names, doc! { "count": "c" }).await.unwrap().get_i32("n").ok(), Some(1));
+        conn.command_ok(&names, doc! { "dropDatabase": 1 }).await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_is_digested_over_all_its_shards() {
     let cluster = Cluster::builder().start().await.unwrap();
     let client = cluster.client().await.unwrap();
