@@ -357,10 +357,7 @@ mod tests {
         .unwrap();
         let mut names = config.without_effect;
         names.sort_unstable();
-        assert_eq!(
-            names,
-            ["operationProfiling.slowOpThresholdMs", "setParameter.maxSessions", "systemLog.component"]
-        );
+        assert_eq!(names, ["setParameter.maxSessions", "systemLog.component"]);
     }
 
     #[test]

@@ -222,7 +222,7 @@ mod tests {
         let user = bson::rawdoc! { "createUser": "a", "pwd": "secret", "roles": [] };
         assert_eq!(shown(&user, 1000), r#"{"createUser":"a","pwd":"xxx","roles":[]}"#);
         let long = bson::rawdoc! { "find": "c", "filter": { "a": "x".repeat(500) }, "limit": 1 };
-        assert_eq!(shown(&long, 200), r#"{"find":"c","filter":"(526 bytes)","limit":1}"#);
+        assert_eq!(shown(&long, 200), r#"{"find":"c","filter":"(521 bytes)","limit":1}"#);
         let mut many = document::DocBuf::new();
         for n in 0..100 {
             many.append(&format!("f{n}"), n);
