@@ -2,6 +2,7 @@
 
 use document::{Doc, Field, Value};
 
+use super::reference;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 
@@ -17,49 +18,6 @@ pub(super) struct Stage<'a> {
 /// is off, and `$mergeCursors` on the wrong connection kills it (seen on 6.0.5).
 const INTERNAL: &[&str] =
     &["$mergeCursors", "$queue", "$setVariableFromSubPipeline", "$listCatalog", "$_addReshardingResumeId"];
-
-/// The stages that a client may name on 6.0.5 (`metrics.aggStageCounters` of its serverStatus), but for internal ones.
-const NAMES: &[&str] = &[
-    "$addFields",
-    "$bucket",
-    "$bucketAuto",
-    "$changeStream",
-    "$collStats",
-    "$count",
-    "$currentOp",
-    "$densify",
-    "$documents",
-    "$facet",
-    "$fill",
-    "$geoNear",
-    "$graphLookup",
-    "$group",
-    "$indexStats",
-    "$limit",
-    "$listCachedAndActiveUsers",
-    "$listLocalSessions",
-    "$listSessions",
-    "$lookup",
-    "$match",
-    "$merge",
-    "$operationMetrics",
-    "$out",
-    "$planCacheStats",
-    "$project",
-    "$redact",
-    "$replaceRoot",
-    "$replaceWith",
-    "$sample",
-    "$set",
-    "$setWindowFields",
-    "$shardedDataDistribution",
-    "$skip",
-    "$sort",
-    "$sortByCount",
-    "$unionWith",
-    "$unset",
-    "$unwind",
-];
 
 /// Deepest nesting of pipelines in pipelines that is looked through (the server's limit for sub-pipeline views is 20).
 const MAX_NESTED_PIPELINES: usize = 50;
@@ -78,7 +36,7 @@ pub(crate) fn check_view(pipeline: Option<Value<'_>>) -> CommandResult<()> {
 pub(crate) fn check_update(pipeline: Doc<'_>) -> CommandResult<()> {
     for element in pipeline {
         let stage = shape(element)?;
-        if !NAMES.contains(&stage.name) && !stage.is_internal() {
+        if !reference::is_known(stage.name) && !stage.is_internal() {
             return Err(CommandError::new(
                 ErrorCode(40324),
                 format!("Unrecognized pipeline stage name: '{}'", stage.name),

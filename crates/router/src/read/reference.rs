@@ -82,6 +82,7 @@ pub const STAGES: &[StageRow] = &[
     ),
     stage("$indexStats", OnEachShard, "must come first"),
     stage("$limit", InHalves, HERE),
+    stage("$listCachedAndActiveUsers", OnTheRouter, "none while nobody logs in"),
     stage("$listLocalSessions", OnTheRouter, "the sessions that this router knows"),
     stage("$listSessions", OnEachShard, "on config.system.sessions"),
     stage("$lookup", OnEachShard, "of a sharded collection; of another one: the merge, on the primary shard"),
@@ -91,6 +92,7 @@ pub const STAGES: &[StageRow] = &[
         OnEachShard,
         "into a sharded collection, without a stage that merges before; else by the merge, on a shard",
     ),
+    stage("$operationMetrics", Refused, "Atlas only"),
     stage("$out", AfterTheMerge, "on the primary shard"),
     stage("$planCacheStats", OnEachShard, "must come first"),
     stage("$project", OnEachShard, ""),
@@ -110,6 +112,11 @@ pub const STAGES: &[StageRow] = &[
     stage("$unset", OnEachShard, ""),
     stage("$unwind", OnEachShard, ""),
 ];
+
+/// Does the server (6.0.5, outside of Atlas) know a stage of this name? Internal ones are not asked about.
+pub(super) fn is_known(name: &str) -> bool {
+    STAGES.iter().any(|row| row.name == name && row.runs != Refused)
+}
 
 /// An option of a query.
 #[derive(Debug)]
