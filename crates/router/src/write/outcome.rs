@@ -75,6 +75,18 @@ impl Outcome {
         self.operation_time = self.operation_time.max(answer.operation_time);
     }
 
+    /// Documents that were found so far.
+    pub(super) fn found(&self) -> usize {
+        usize::try_from(self.n).unwrap_or(0)
+    }
+
+    /// So many statements were done by an earlier attempt of the client. An update is in the history when it changed something.
+    pub(super) fn found_before(&mut self, statements: usize) {
+        let statements = i64::try_from(statements).unwrap_or(0);
+        self.n += statements;
+        self.n_modified += statements;
+    }
+
     /// A statement failed.
     pub(super) fn fail(&mut self, statement: u32, error: CommandError) {
         self.errors.push((statement, error.cloaked()));

@@ -25,8 +25,10 @@ pub(super) struct Progress {
     /// Statements that were looked for on several shards before, and are looked for again; the shards that answered for
     /// them.
     looked: BTreeMap<u32, ShardSet>,
-    /// Spread statements that a shard has called retried: their documents are counted.
+    /// Spread statements that a shard has called retried, and that are in the count.
     retried: BTreeSet<u32>,
+    /// The round in progress.
+    tally: Tally,
     settled: usize,
     len: u32,
     /// Most statements of one child, while one is looked for that a shard did not name.
@@ -58,6 +60,40 @@ struct Spread {
     errors: Vec<CommandError>,
 }
 
+/// What the shards say of one round in which statements go to several of them.
+///
+/// The history of a document moves with it, also while the statement is on its way: then its old shard says that it did
+/// the statement, and its new one that it was done before; after another attempt of the client both say the latter. So
+/// what is called retried is counted behind everything else, and only as far as there are statements left to have done
+/// it: a statement that can be retried has one document at most.
+#[derive(Debug, Default)]
+struct Tally {
+    /// Different statements of the round.
+    statements: usize,
+    /// Documents of all answers but for what they call retried of statements that go to several shards.
+    fresh: i64,
+    /// Statements that shards call retried which had not answered for them before.
+    retried: BTreeSet<u32>,
+}
+
+impl Tally {
+    fn of(plan: &Plan) -> Self {
+        if plan.spread.is_empty() {
+            return Self::default();
+        }
+        let mut all: Vec<u32> =
+            plan.children.iter().flat_map(|child| child.statements.iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        Self { statements: all.len(), ..Self::default() }
+    }
+
+    /// Statements that may have been done but were not counted.
+    fn room(&self) -> usize {
+        self.statements.saturating_sub(usize::try_from(self.fresh).unwrap_or(0))
+    }
+}
+
 /// Does an error say that the statement was not applied since the router's table was stale?
 pub(super) const fn is_stale(code: ErrorCode) -> bool {
     code.is_stale() || matches!(code, ErrorCode::StaleEpoch)
@@ -72,6 +108,7 @@ impl Progress {
             spread: BTreeMap::new(),
             looked: BTreeMap::new(),
             retried: BTreeSet::new(),
+            tally: Tally::default(),
             settled: 0,
             // The batch was counted: at most 100,000.
             len: u32::try_from(len).unwrap_or(u32::MAX),
@@ -132,6 +169,7 @@ impl Progress {
 
     /// A round begins: its statements are in flight, what it left waits, what it refused has failed.
     pub(super) fn begin(&mut self, plan: &mut Plan) {
+        self.tally = Tally::of(plan);
         self.again = std::mem::take(&mut plan.left);
         // What was spread before may be for one shard now.
         self.spread.retain(|_, spread| !spread.taken.is_empty());
@@ -173,11 +211,10 @@ impl Progress {
         }
         let errors = std::mem::take(&mut answer.errors);
         let found = answer.n > 0;
-        let places = &answer.retried_places;
-        let twice = places.iter().filter(|place| self.was_counted(child, **place)).count();
-        let twice = i64::try_from(twice).unwrap_or(0);
-        answer.n -= twice;
-        answer.n_modified = (answer.n_modified - twice).max(0);
+        let later = self.put_off_retried(child, &answer.retried_places);
+        answer.n -= later;
+        answer.n_modified = (answer.n_modified - later).max(0);
+        self.tally.fresh += answer.n;
         self.outcome.add(&child.destination.shard, &child.statements, answer);
         if self.ordered && !self.is_spread(child.statements.first()) {
             self.record_run(child, errors);
@@ -186,15 +223,35 @@ impl Progress {
         }
     }
 
-    /// Is what this shard calls retried in the count already? What it did in an earlier round is, and what another shard
-    /// called retried: the history of a document moves with it, and both its old shard and its new one answer for it.
-    fn was_counted(&mut self, child: &Child, place: u32) -> bool {
-        let statement = usize::try_from(place).ok().and_then(|place| child.statements.get(place));
-        let Some(statement) = statement else { return false };
-        let is_spread = self.is_spread(Some(statement));
-        let shard = &child.destination.shard;
-        (is_spread && !self.retried.insert(*statement))
-            || self.looked.get(statement).is_some_and(|answered| answered.contains(shard))
+    /// Notes what a shard calls retried of statements that go to several shards; gives how many these are. What it did in
+    /// an earlier round is in the count.
+    fn put_off_retried(&mut self, child: &Child, places: &[u32]) -> i64 {
+        let mut count = 0;
+        for place in places {
+            let statement = usize::try_from(*place).ok().and_then(|place| child.statements.get(place));
+            let Some(statement) = statement.copied().filter(|statement| self.is_spread(Some(statement)))
+            else {
+                continue;
+            };
+            count += 1;
+            let answered = self.looked.get(&statement);
+            if answered.is_some_and(|answered| answered.contains(&child.destination.shard)) {
+                self.retried.insert(statement);
+            } else {
+                self.tally.retried.insert(statement);
+            }
+        }
+        count
+    }
+
+    /// Counts what was called retried in this round and is not in the count.
+    fn count_retried(&mut self) {
+        let tally = std::mem::take(&mut self.tally);
+        let new = tally.retried.iter().filter(|statement| self.retried.insert(**statement)).count();
+        if new > 0 {
+            let of_all = usize::try_from(self.len).unwrap_or(0).saturating_sub(self.outcome.found());
+            self.outcome.found_before(new.min(tally.room()).min(of_all));
+        }
     }
 
     /// A statement failed in a transaction, which ends with it: what the other answers say is told, nothing is sent again.
@@ -229,6 +286,7 @@ impl Progress {
 
     /// All answers of the round are in.
     pub(super) fn end(&mut self) {
+        self.count_retried();
         let in_flight: Vec<u32> =
             self.spread.iter().filter(|(_, spread)| spread.in_flight.is_some()).map(|(at, _)| *at).collect();
         for statement in in_flight {

@@ -256,6 +256,44 @@ fn a_retried_statement_counts_once_when_its_document_has_moved_with_its_history(
 }
 
 #[test]
+fn a_statement_counts_once_when_its_document_moves_with_its_history_meanwhile() {
+    // Its old shard did it, its new one has that in its history by then; whichever answers first.
+    for turned in [false, true] {
+        for broadcast in [false, true] {
+            let mut progress = Progress::new(1, true);
+            let mut answers = vec![
+                (child("a", &[0], broadcast), answer(1, &[])),
+                (child("b", &[0], broadcast), retried(1, &[0])),
+            ];
+            if turned {
+                answers.reverse();
+            }
+            round(&mut progress, &[], answers);
+            assert!(progress.is_finished());
+            assert_eq!(reply(progress, true, 1), (1, BTreeMap::new()));
+        }
+    }
+    // In a batch of three, one of which finds nothing on one shard and one of which moves.
+    let mut progress = Progress::new(3, false);
+    let answers = vec![
+        (child("a", &[0, 1, 2], false), answer(2, &[])),
+        (child("b", &[0, 1, 2], false), retried(2, &[1, 2])),
+    ];
+    round(&mut progress, &[], answers);
+    assert_eq!(reply(progress, false, 3), (3, BTreeMap::new()));
+    // Done on one shard in an earlier round, called retried by another one in the next.
+    let mut progress = Progress::new(1, true);
+    round(
+        &mut progress,
+        &[],
+        vec![(child("a", &[0], true), answer(1, &[])), (child("b", &[0], true), answer(0, &[(0, STALE)]))],
+    );
+    round(&mut progress, &[], vec![(child("b", &[0], true), retried(1, &[0]))]);
+    assert!(progress.is_finished());
+    assert_eq!(reply(progress, true, 1), (1, BTreeMap::new()));
+}
+
+#[test]
 fn a_retried_statement_counts_when_its_shard_was_stale_at_first() {
     let mut progress = Progress::new(1, true);
     let both = |a, b| vec![(child("a", &[0], false), a), (child("b", &[0], false), b)];
