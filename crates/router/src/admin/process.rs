@@ -110,11 +110,16 @@ pub async fn shut_down(op: &Op<'_>) -> CommandResult<Reply> {
     let seconds = op.request.body.get("timeoutSecs").and_then(whole);
     let quiesce = seconds.map_or_else(
         || op.router.parameters().millis("mongosShutdownTimeoutMillisForSignaledShutdown"),
-        |seconds| Duration::from_secs(u64::try_from(seconds).unwrap_or(0)),
+        quiesce_time,
     );
     tracing::info!(c = "COMMAND", id = 4_695_400, "Terminating via shutdown command");
     op.router.settings().process.shut_down(quiesce);
     Ok(Reply::ok())
+}
+
+/// No longer than a clock can count; a negative time is none.
+fn quiesce_time(seconds: i64) -> Duration {
+    Duration::from_secs(u32::try_from(seconds.clamp(0, i64::from(i32::MAX))).unwrap_or(0).into())
 }
 
 /// Is this address the process that answers? Asked by members of a set when they are configured.
@@ -141,4 +146,19 @@ pub async fn get_last_error(_op: &Op<'_>) -> CommandResult<Reply> {
 /// Commands that do nothing on a router and say so with `ok: 1`.
 pub async fn nothing(_op: &Op<'_>) -> CommandResult<Reply> {
     Ok(Reply::ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::local::quiesce::Quiesce;
+
+    #[test]
+    fn a_shutdown_with_any_timeout_begins() {
+        for seconds in [i64::MIN, 0, 15, i64::MAX] {
+            let quiesce = Quiesce::default();
+            quiesce.begin(quiesce_time(seconds));
+            assert!(quiesce.is_on());
+        }
+    }
 }
