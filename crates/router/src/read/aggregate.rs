@@ -43,6 +43,29 @@ pub(super) struct Aggregation<'a> {
     pub(super) options: &'a [u8],
 }
 
+impl<'a> Aggregation<'a> {
+    /// What a client's command asks for, beside its pipeline and what [`options`] takes of it.
+    pub(super) fn of_client(
+        body: Doc<'a>,
+        ns: &'a Namespace,
+        stages: &'a [Stage<'a>],
+        pipeline: Doc<'a>,
+        options: &'a [u8],
+    ) -> CommandResult<Self> {
+        Ok(Self {
+            ns,
+            reply_ns: ns.as_str(),
+            stages,
+            pipeline,
+            collation: body.get_doc("collation").filter(|collation| !collation.is_empty()),
+            variables: body.get_doc("let"),
+            batch_size: batch_size(body)?,
+            allow_disk_use: body.get("allowDiskUse").map(Value::is_truthy),
+            options,
+        })
+    }
+}
+
 /// How an aggregation on a shard is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Part {
@@ -74,17 +97,7 @@ pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     }
     super::collectionless::check_on_collection(&stages)?;
     let options = options(body);
-    let aggregation = Aggregation {
-        ns: &ns,
-        reply_ns: ns.as_str(),
-        stages: &stages,
-        pipeline: array,
-        collation: body.get_doc("collation").filter(|collation| !collation.is_empty()),
-        variables: body.get_doc("let"),
-        batch_size: batch_size(body)?,
-        allow_disk_use: body.get("allowDiskUse").map(Value::is_truthy),
-        options: &options,
-    };
+    let aggregation = Aggregation::of_client(body, &ns, &stages, array, &options)?;
     if stages.iter().any(|stage| stage.name == "$changeStream") {
         return super::change_stream::open(op, &aggregation).await;
     }
@@ -324,10 +337,27 @@ pub(super) fn request<'a>(
     part: Part,
 ) -> ShardRequest<'a> {
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + aggregation.options.len() + 128);
-    let out = request.out();
+    put_aggregate(op, request.out(), aggregation, plan, pipeline, Some(batch_size), part);
+    let request = request.read_concern();
+    if plan.writes { request.write_concern() } else { request.no_write_concern() }
+}
+
+/// The fields of a shard's part, in a command or in an explain of one (without a batch size).
+pub(super) fn put_aggregate(
+    op: &Op<'_>,
+    out: &mut BytesMut,
+    aggregation: &Aggregation<'_>,
+    plan: &Plan,
+    pipeline: Doc<'_>,
+    batch_size: Option<u64>,
+    part: Part,
+) {
     put_target(out, aggregation.ns);
     splice::put_array(out, "pipeline", pipeline);
-    put_cursor(out, batch_size);
+    match batch_size {
+        Some(size) => put_cursor(out, size),
+        None => splice::open_doc(out, "cursor").finish(out),
+    }
     if let Some(allow) = aggregation.allow_disk_use {
         splice::put_bool(out, "allowDiskUse", allow);
     }
@@ -340,8 +370,6 @@ pub(super) fn request<'a>(
     if part == Part::Partial {
         splice::put_bool(out, "needsMerge", true);
     }
-    let request = request.read_concern();
-    if plan.writes { request.write_concern() } else { request.no_write_concern() }
 }
 
 /// `aggregate: <collection>`, or 1 for pipelines that read none.

@@ -93,17 +93,7 @@ pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     }
     let ns = Namespace::new(op.request.db, COLLECTIONLESS);
     let options = aggregate::options(body);
-    let aggregation = Aggregation {
-        ns: &ns,
-        reply_ns: ns.as_str(),
-        stages: &stages,
-        pipeline: array,
-        collation: body.get_doc("collation").filter(|collation| !collation.is_empty()),
-        variables: body.get_doc("let"),
-        batch_size: aggregate::batch_size(body)?,
-        allow_disk_use: body.get("allowDiskUse").map(Value::is_truthy),
-        options: &options,
-    };
+    let aggregation = Aggregation::of_client(body, &ns, &stages, array, &options)?;
     match first.name {
         "$changeStream" => change_stream::open(op, &aggregation).await,
         "$currentOp" => current_op(op, &aggregation, first).await,

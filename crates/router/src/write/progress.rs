@@ -211,7 +211,7 @@ impl Progress {
         }
         let errors = std::mem::take(&mut answer.errors);
         let found = answer.n > 0;
-        let later = self.put_off_retried(child, &answer.retried_places);
+        let later = self.put_off_retried(child, &answer.retried_places).min(answer.n);
         answer.n -= later;
         answer.n_modified = (answer.n_modified - later).max(0);
         self.tally.fresh += answer.n;

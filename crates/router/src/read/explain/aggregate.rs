@@ -4,9 +4,7 @@ use bytes::BytesMut;
 use document::{Doc, DocBuf, splice};
 use futures_util::future::join_all;
 
-use super::super::aggregate::{
-    Aggregation, How, Part, Plan, array_of, effective_collation, put_target, put_variables,
-};
+use super::super::aggregate::{Aggregation, How, Part, Plan, array_of, put_aggregate};
 use super::super::split::{Merge, Split};
 use super::about;
 use crate::command::Op;
@@ -67,21 +65,7 @@ fn request<'a>(
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + aggregation.options.len() + 128);
     let out = request.out();
     let inner = splice::open_doc(out, "explain");
-    put_target(out, aggregation.ns);
-    splice::put_array(out, "pipeline", pipeline);
-    splice::open_doc(out, "cursor").finish(out);
-    if let Some(allow) = aggregation.allow_disk_use {
-        splice::put_bool(out, "allowDiskUse", allow);
-    }
-    out.extend_from_slice(aggregation.options);
-    put_variables(op, out, aggregation.variables, part);
-    if let Some(collation) = effective_collation(aggregation, plan, part) {
-        splice::put_doc(out, "collation", collation.as_doc());
-    }
-    splice::put_bool(out, "fromMongos", part != Part::Passthrough);
-    if part == Part::Partial {
-        splice::put_bool(out, "needsMerge", true);
-    }
+    put_aggregate(op, out, aggregation, plan, pipeline, None, part);
     inner.finish(out);
     splice::put_str(out, "verbosity", op.explain.unwrap_or("queryPlanner"));
     request
