@@ -125,6 +125,12 @@ async fn split_or_merge(
     }
 }
 
+/// Waits for the time of the next disturbance; false when the ledger ended meanwhile.
+async fn next(ledger: &Ledger, random: &mut Random, every: Duration) -> bool {
+    pause(ledger, about(random, every)).await;
+    ledger.running()
+}
+
 /// Kills a router, lets the clients do with the other one, starts it again.
 pub(crate) async fn kill_routers(
     cluster: Arc<Cluster>,
@@ -133,11 +139,7 @@ pub(crate) async fn kill_routers(
     mut random: Random,
     every: Duration,
 ) {
-    loop {
-        pause(&ledger, about(&mut random, every)).await;
-        if !ledger.running() {
-            return;
-        }
+    while next(&ledger, &mut random, every).await {
         let Some(router) = cluster.routers().get(random.below(cluster.routers().len())) else { return };
         let what = if random.below(4) == 0 {
             let _ = router.terminate();
@@ -161,11 +163,7 @@ pub(crate) async fn disturb_shards(
     mut random: Random,
     every: Duration,
 ) {
-    loop {
-        pause(&ledger, about(&mut random, every)).await;
-        if !ledger.running() {
-            return;
-        }
+    while next(&ledger, &mut random, every).await {
         // As many chances as it has members: only those with several hold elections.
         let chances: Vec<&ReplicaSet> = cluster
             .shards()

@@ -24,6 +24,20 @@ struct Way<'a> {
     more: &'a str,
 }
 
+impl<'a> Way<'a> {
+    fn by_router(cluster: &Cluster, name: &'a str, command: Document) -> Result<Self> {
+        let router = cluster.router(0)?;
+        Ok(Self { name, address: router.address(), pid: router.pid()?, command, more: "getMore" })
+    }
+
+    /// By the server's own routing code, on a shard that owns nothing.
+    fn by_server(cluster: &Cluster, command: Document) -> Result<Self> {
+        let idle = cluster.shard(SHARDS)?.member(0)?;
+        let (address, pid) = (idle.address(), idle.pid()?);
+        Ok(Self { name: "cluster*", address, pid, command, more: "clusterGetMore" })
+    }
+}
+
 /// What one way cost.
 struct Cost {
     took: Duration,
@@ -84,56 +98,24 @@ fn host_processors() -> usize {
 }
 
 fn ways<'a>(cluster: &Cluster, pipeline: &[Document]) -> Result<Vec<Way<'a>>> {
-    let router = cluster.router(0)?;
-    let idle = cluster.shard(SHARDS)?.member(0)?;
     let aggregate = |name: &str| doc! { name: COLLECTION, "pipeline": pipeline.to_vec(), "cursor": {} };
     let mut on_shard = aggregate("aggregate");
     on_shard.insert("allowDiskUse", true);
     let mut by_server = aggregate("clusterAggregate");
     by_server.extend(doc! { "readConcern": {}, "writeConcern": {} });
-    let (address, pid) = (router.address(), router.pid()?);
     Ok(vec![
-        Way {
-            name: "pointsman",
-            address: address.clone(),
-            pid,
-            command: aggregate("aggregate"),
-            more: "getMore",
-        },
-        Way { name: "pointsman, merged on a shard", address, pid, command: on_shard, more: "getMore" },
-        Way {
-            name: "cluster*",
-            address: idle.address(),
-            pid: idle.pid()?,
-            command: by_server,
-            more: "clusterGetMore",
-        },
+        Way::by_router(cluster, "pointsman", aggregate("aggregate"))?,
+        Way::by_router(cluster, "pointsman, merged on a shard", on_shard)?,
+        Way::by_server(cluster, by_server)?,
     ])
 }
 
 fn sorted_ways<'a>(cluster: &Cluster, find: &Document) -> Result<Vec<Way<'a>>> {
-    let router = cluster.router(0)?;
-    let idle = cluster.shard(SHARDS)?.member(0)?;
     let mut here = doc! { "find": COLLECTION };
     here.extend(find.clone());
     let mut by_server = doc! { "clusterFind": COLLECTION, "readConcern": {} };
     by_server.extend(find.clone());
-    Ok(vec![
-        Way {
-            name: "pointsman",
-            address: router.address(),
-            pid: router.pid()?,
-            command: here,
-            more: "getMore",
-        },
-        Way {
-            name: "cluster*",
-            address: idle.address(),
-            pid: idle.pid()?,
-            command: by_server,
-            more: "clusterGetMore",
-        },
-    ])
+    Ok(vec![Way::by_router(cluster, "pointsman", here)?, Way::by_server(cluster, by_server)?])
 }
 
 async fn measure(cluster: &Cluster, way: &Way<'_>, expected: i64) -> Result<Cost> {

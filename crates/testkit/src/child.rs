@@ -3,9 +3,10 @@
 //! The kernel's parent-death signal is tied to the *thread* that forked, so one thread that lives as long as the process
 //! starts all children, and `setpriv` (util-linux) asks for the signal between fork and exec, which needs no `unsafe`.
 
+use std::path::Path;
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, OnceLock};
 
 use anyhow::{Context, Result, anyhow};
 use parking_lot::Mutex;
@@ -21,7 +22,7 @@ pub(crate) struct Child {
 
 impl Child {
     /// Starts `program` with `args`; both of its outputs go to `output`.
-    pub(crate) fn spawn(program: &std::path::Path, args: &[String], output: std::fs::File) -> Result<Self> {
+    fn spawn(program: &Path, args: &[String], output: std::fs::File) -> Result<Self> {
         use std::os::unix::process::CommandExt;
         let mut command = Command::new("setpriv");
         command
@@ -72,6 +73,35 @@ impl Child {
 impl Drop for Child {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// The place of a server's process, which comes and goes.
+#[derive(Default)]
+pub(crate) struct Process(Mutex<Option<Arc<Child>>>);
+
+impl Process {
+    /// Starts it in this place.
+    pub(crate) fn start(&self, program: &Path, args: &[String], output: std::fs::File) -> Result<Arc<Child>> {
+        let child = Arc::new(Child::spawn(program, args, output)?);
+        *self.0.lock() = Some(Arc::clone(&child));
+        Ok(child)
+    }
+
+    pub(crate) fn child(&self) -> Result<Arc<Child>> {
+        self.0.lock().clone().context("it is not running")
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<()> {
+        self.child()?.signal(signal)
+    }
+
+    /// Kills with SIGKILL and waits until it is gone, if it is there.
+    pub(crate) fn kill(&self) {
+        let child = self.0.lock().take();
+        if let Some(child) = child {
+            child.kill();
+        }
     }
 }
 

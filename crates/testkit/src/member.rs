@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail};
 use bson::{Document, doc};
 use mongodb::Client;
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
 
-use crate::child::Child;
+use crate::child::Process;
 use crate::network::{Forwarder, Network};
 use crate::port::Port;
 use crate::raw::RawConn;
@@ -48,7 +47,7 @@ pub struct Member {
     name: String,
     port: Port,
     options: Arc<MemberOptions>,
-    process: Mutex<Option<Arc<Child>>>,
+    process: Process,
     forwarder: Option<Forwarder>,
 }
 
@@ -60,7 +59,7 @@ impl Member {
                 name: name.clone(),
                 port: Port::free()?,
                 options: Arc::clone(&options),
-                process: Mutex::new(None),
+                process: Process::default(),
                 forwarder: None,
             };
             match member.start().await {
@@ -81,8 +80,7 @@ impl Member {
         let log = self.log_path();
         let offset = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
         let output = std::fs::OpenOptions::new().create(true).append(true).open(&log)?;
-        let child = Arc::new(Child::spawn(&self.options.mongod, &self.arguments()?, output)?);
-        *self.process.lock() = Some(Arc::clone(&child));
+        let child = self.process.start(&self.options.mongod, &self.arguments()?, output)?;
         let end = Instant::now() + START_LIMIT;
         loop {
             // Log id 23016 is "Waiting for connections" (seen on 6.0.5); asking the port could reach somebody else's server.
@@ -138,10 +136,6 @@ impl Member {
         Ok(arguments)
     }
 
-    fn child(&self) -> Result<Arc<Child>> {
-        self.process.lock().clone().with_context(|| format!("{} is not running", self.name))
-    }
-
     /// Its name in this cluster, as `shard0-1`.
     #[must_use]
     pub fn name(&self) -> &str {
@@ -165,7 +159,7 @@ impl Member {
     /// # Errors
     /// When it is not running.
     pub fn pid(&self) -> Result<u32> {
-        Ok(self.child()?.pid())
+        Ok(self.process.child().with_context(|| self.name.clone())?.pid())
     }
 
     /// What it uses now.
@@ -181,7 +175,7 @@ impl Member {
     /// # Errors
     /// When it is not running.
     pub fn pause(&self) -> Result<()> {
-        self.child()?.signal(Signal::STOP)
+        self.process.signal(Signal::STOP)
     }
 
     /// Ends a [`Member::pause`].
@@ -189,7 +183,7 @@ impl Member {
     /// # Errors
     /// When it is not running.
     pub fn resume(&self) -> Result<()> {
-        self.child()?.signal(Signal::CONT)
+        self.process.signal(Signal::CONT)
     }
 
     fn forwarder(&self) -> Result<&Forwarder> {
@@ -218,10 +212,7 @@ impl Member {
 
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(&self) {
-        let child = self.process.lock().take();
-        if let Some(child) = child {
-            child.kill();
-        }
+        self.process.kill();
     }
 
     /// Starts it again on the same port and data; kills it first when it runs.

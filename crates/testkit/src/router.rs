@@ -7,11 +7,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bson::doc;
 use mongodb::Client;
-use parking_lot::Mutex;
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::child::Child;
+use crate::child::Process;
 use crate::port::Port;
 use crate::raw::RawConn;
 use crate::usage::Usage;
@@ -34,7 +33,7 @@ pub struct Router {
     name: String,
     port: Port,
     options: Arc<RouterOptions>,
-    process: Mutex<Option<Arc<Child>>>,
+    process: Process,
 }
 
 impl Router {
@@ -49,7 +48,7 @@ impl Router {
                 name: name.clone(),
                 port: port.map_or_else(Port::free, |number| Ok(Port::named(number)))?,
                 options: Arc::clone(&options),
-                process: Mutex::new(None),
+                process: Process::default(),
             };
             match router.start().await? {
                 Started::Ready => return Ok(router),
@@ -62,8 +61,7 @@ impl Router {
 
     async fn start(&self) -> Result<Started> {
         let output = std::fs::OpenOptions::new().create(true).append(true).open(self.log_path())?;
-        let child = Arc::new(Child::spawn(&self.options.binary, &self.arguments(), output)?);
-        *self.process.lock() = Some(Arc::clone(&child));
+        let child = self.process.start(&self.options.binary, &self.arguments(), output)?;
         let end = Instant::now() + START_LIMIT;
         loop {
             if let Some(status) = child.exit_status()? {
@@ -112,10 +110,6 @@ impl Router {
         lines.get(from..).unwrap_or_default().join("\n")
     }
 
-    fn child(&self) -> Result<Arc<Child>> {
-        self.process.lock().clone().with_context(|| format!("{} is not running", self.name))
-    }
-
     /// `127.0.0.1:port`.
     #[must_use]
     pub fn address(&self) -> String {
@@ -139,7 +133,7 @@ impl Router {
     /// # Errors
     /// When it is not running.
     pub fn pid(&self) -> Result<u32> {
-        Ok(self.child()?.pid())
+        Ok(self.process.child().with_context(|| self.name.clone())?.pid())
     }
 
     /// What it uses now.
@@ -153,7 +147,7 @@ impl Router {
     /// Whether the process is there and has not ended.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.child().and_then(|child| child.exit_status()).is_ok_and(|status| status.is_none())
+        self.process.child().and_then(|child| child.exit_status()).is_ok_and(|status| status.is_none())
     }
 
     /// Asks it to end (SIGTERM).
@@ -161,15 +155,12 @@ impl Router {
     /// # Errors
     /// When it is not running.
     pub fn terminate(&self) -> Result<()> {
-        self.child()?.signal(Signal::TERM)
+        self.process.signal(Signal::TERM)
     }
 
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(&self) {
-        let child = self.process.lock().take();
-        if let Some(child) = child {
-            child.kill();
-        }
+        self.process.kill();
     }
 
     /// Starts it again on the same port; kills it first when it runs.

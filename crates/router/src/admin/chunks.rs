@@ -56,14 +56,7 @@ impl Picked {
     /// The chunk with exactly these bounds.
     fn by_bounds(routing: &Arc<CollectionRouting>, min: Doc<'_>, max: Doc<'_>) -> CommandResult<Self> {
         let pattern = &routing.key;
-        let (Some(low), Some(high)) = (full_key(pattern, min), full_key(pattern, max)) else {
-            return Err(CommandError::without_code(format!(
-                "shard key bounds [{},{}) are not valid for shard key pattern {}",
-                Shell(min),
-                Shell(max),
-                Shell(pattern.as_doc())
-            )));
-        };
+        let (low, high) = full_bounds(pattern, min, max)?;
         Self::at(routing, &low)
             .filter(|chunk| ShardKey::from_values_of(chunk.min.as_doc()).order(&low).is_eq())
             .filter(|chunk| ShardKey::from_values_of(chunk.max.as_doc()).order(&high).is_eq())
@@ -86,6 +79,18 @@ impl Picked {
         splice::put_element(out, 0x07, "epoch", &self.routing.epoch);
         splice::put_timestamp(out, "timestamp", self.routing.timestamp);
     }
+}
+
+/// Both bounds of a chunk, each with all fields of the key.
+fn full_bounds(pattern: &KeyPattern, min: Doc<'_>, max: Doc<'_>) -> CommandResult<(ShardKey, ShardKey)> {
+    full_key(pattern, min).zip(full_key(pattern, max)).ok_or_else(|| {
+        CommandError::without_code(format!(
+            "shard key bounds [{},{}) are not valid for shard key pattern {}",
+            Shell(min),
+            Shell(max),
+            Shell(pattern.as_doc())
+        ))
+    })
 }
 
 /// The key that a document with exactly the pattern's fields is, in any order.
@@ -372,14 +377,7 @@ pub async fn merge_chunks(op: &Op<'_>) -> CommandResult<Reply> {
 async fn merge_once(op: &Op<'_>, ns: &Namespace, min: Doc<'_>, max: Doc<'_>) -> CommandResult<Reply> {
     let routing = refreshed(op, ns).await?;
     let pattern = &routing.key;
-    let (Some(low), Some(high)) = (full_key(pattern, min), full_key(pattern, max)) else {
-        return Err(CommandError::without_code(format!(
-            "shard key bounds [{},{}) are not valid for shard key pattern {}",
-            Shell(min),
-            Shell(max),
-            Shell(pattern.as_doc())
-        )));
-    };
+    let (low, high) = full_bounds(pattern, min, max)?;
     let first = Picked::at(&routing, &low).ok_or_else(|| {
         shard_key_error(shard_key::ShardKeyError::Bound {
             bound: Shell(min).to_string(),

@@ -20,7 +20,7 @@ use crate::transaction;
 pub enum Answer {
     /// This reply (an error is a reply too).
     Reply(Reply),
-    /// A closed connection: only a fail point asks for it.
+    /// A closed connection: for a fail point, or as the answer of `shutdown`.
     Close,
 }
 
@@ -42,8 +42,7 @@ pub async fn run(router: &Router, client: &Client, request: CommandResult<Reques
     let reply = result.unwrap_or_else(|error| Reply::error(&error.cloaked()));
     router.stats().command_ended(number, command, &reply, &asked);
     slow_log::ended(&op, &reply, begun.elapsed(), &asked);
-    // Its answer is the end of the connection.
-    if command.name == "shutdown" && reply.is_ok() {
+    if command.ends_connection && reply.is_ok() {
         return Answer::Close;
     }
     Answer::Reply(fail_point::after(&op, reply))

@@ -112,6 +112,8 @@ pub struct Command {
     pub status: Status,
     /// Only with `--setParameter enableTestCommands=1`.
     pub test_only: bool,
+    /// A success ends the connection without an answer.
+    pub ends_connection: bool,
     /// What runs it.
     pub handler: Handler,
 }
@@ -133,6 +135,7 @@ impl Command {
             action: "",
             status: Status::Works,
             test_only: false,
+            ends_connection: false,
             handler,
         }
     }
@@ -198,6 +201,13 @@ impl Command {
     #[must_use]
     pub const fn before_auth(mut self) -> Self {
         self.before_auth = true;
+        self
+    }
+
+    /// Its success is told by the end of the connection.
+    #[must_use]
+    pub const fn ends_connection(mut self) -> Self {
+        self.ends_connection = true;
         self
     }
 

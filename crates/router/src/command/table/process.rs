@@ -22,7 +22,10 @@ pub(super) const ROWS: &[Command] = &[
     Command::new("connPoolSync", Router, handler!(process::nothing)).needs("connPoolSync"),
     Command::new("setFreeMonitoring", Router, handler!(process::nothing)).writes().admin(),
     Command::new("logRotate", Router, handler!(process::log_rotate)).admin().needs("logRotate"),
-    Command::new("shutdown", Router, handler!(process::shut_down)).admin().needs("shutdown"),
+    Command::new("shutdown", Router, handler!(process::shut_down))
+        .admin()
+        .ends_connection()
+        .needs("shutdown"),
     Command::refused("getDiagnosticData", Router, "no diagnostic data is captured").reads().admin(),
     Command::refused("dropConnections", Router, "pools close what is dead by themselves")
         .admin()
