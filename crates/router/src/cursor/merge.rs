@@ -67,6 +67,18 @@ impl Order {
     }
 }
 
+/// What a shard that fails means to its query (`allowPartialResults`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Partial {
+    /// The query fails.
+    #[default]
+    Refused,
+    /// Its documents are left out.
+    Allowed,
+    /// Some were left out: each later answer says so.
+    Returned,
+}
+
 /// The cursors of one query on its shards, as one stream.
 #[derive(Debug)]
 pub struct RouterCursor {
@@ -81,6 +93,7 @@ pub struct RouterCursor {
     /// Batch size of the opening command, for the shards' next batches.
     shard_batch: Option<u64>,
     strip: bool,
+    partial: Partial,
     /// Groups that were merged here; there are no streams then.
     groups: Option<Box<Grouped>>,
 }
@@ -106,6 +119,7 @@ impl RouterCursor {
             limit: None,
             shard_batch: None,
             strip,
+            partial: Partial::Refused,
             groups: None,
         };
         for index in 0..cursor.streams.len() {
@@ -137,6 +151,19 @@ impl RouterCursor {
     pub const fn renamed(mut self) -> Self {
         self.strip = true;
         self
+    }
+
+    /// What becomes of it when a shard fails.
+    #[must_use]
+    pub const fn partial(mut self, partial: Partial) -> Self {
+        self.partial = partial;
+        self
+    }
+
+    /// Were documents of a shard left out?
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.partial == Partial::Returned
     }
 
     /// Leaves the first `skip` documents of the merged stream out.
@@ -193,7 +220,7 @@ impl RouterCursor {
     }
 
     fn is_transparent(&self) -> bool {
-        self.skip == 0 && self.limit.is_none() && !self.strip
+        self.skip == 0 && self.limit.is_none() && !self.strip && self.partial == Partial::Refused
     }
 
     /// Writes up to `batch_size` documents as array elements to `out` (bounded by bytes too).
@@ -270,14 +297,27 @@ impl RouterCursor {
                     .streams
                     .iter_mut()
                     .filter(|stream| hungry(stream))
-                    .map(|stream| {
+                    .map(|stream| async move {
                         let size = shard_batch.unwrap_or_else(|| stream.modest_batch());
                         let batch_size = i64::try_from(size).ok();
-                        stream.fetch(servers, GetMoreOptions { batch_size, ..options })
+                        let fetched = stream.fetch(servers, GetMoreOptions { batch_size, ..options }).await;
+                        (stream, fetched)
                     })
                     .collect();
-                while let Some(fetched) = fetches.next().await {
-                    fetched?;
+                while let Some((stream, fetched)) = fetches.next().await {
+                    match fetched {
+                        Ok(()) => {}
+                        // Any failure but the end of the client's own budget, as in mongos 6.0.
+                        Err(error)
+                            if self.partial != Partial::Refused
+                                && error.code() != ErrorCode::MaxTimeMSExpired =>
+                        {
+                            tracing::debug!(%error, "a shard is left out of a cursor");
+                            stream.give_up();
+                            self.partial = Partial::Returned;
+                        }
+                        Err(error) => return Err(error),
+                    }
                 }
             }
             for index in 0..self.streams.len() {

@@ -19,7 +19,7 @@ mod table;
 
 pub use batch::{Batch, CursorReply};
 pub use graveyard::Graveyard;
-pub use merge::{BatchEnd, Order, RouterCursor};
+pub use merge::{BatchEnd, Order, Partial, RouterCursor};
 pub use shard_cursor::{CursorSession, GetMoreOptions, ShardCursor};
 pub(crate) use table::cursor_id;
 pub use table::{CheckedOut, CursorKind, CursorTable, Owner};

@@ -52,9 +52,7 @@ pub struct ShardCursor {
 
 impl Drop for ShardCursor {
     fn drop(&mut self) {
-        if self.open.id != 0 {
-            self.graveyard.bury(self.open.clone());
-        }
+        self.give_up();
     }
 }
 
@@ -216,6 +214,14 @@ impl ShardCursor {
         self.batch = reply.batch;
         self.post_batch = reply.post_batch;
         Ok(())
+    }
+
+    /// Ends it here; its shard is told in the background.
+    pub fn give_up(&mut self) {
+        if self.open.id != 0 {
+            self.graveyard.bury(self.open.clone());
+            self.open.id = 0;
+        }
     }
 
     /// Somebody else owns the cursor on the shard from now on.

@@ -13,7 +13,7 @@ use super::split::{Merge, Split, split};
 use super::{merge_groups, merge_here, merge_on_shard};
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::CursorKind;
+use crate::cursor::{CursorKind, Partial};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Destinations, Route, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
@@ -310,7 +310,7 @@ async fn open_parts(
     let template =
         request(op, aggregation, plan, pipeline.as_doc(), first_batch, part).template_on(aggregation.ns.db());
     let (db, collection) = (aggregation.ns.db(), aggregation.ns.coll());
-    open::open_on_all(op, &template, &plan.destinations, db, collection, open::Partial::Refused).await
+    open::open_on_all(op, &template, &plan.destinations, db, collection, Partial::Refused).await
 }
 
 /// Which of the joined collections are sharded.

@@ -2,10 +2,10 @@
 
 use super::find_spec::{DEFAULT_FIRST_BATCH, FindSpec};
 use super::merge_here::{FirstBatch, first_batch};
-use super::open::{self, Partial};
+use super::open;
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::RouterCursor;
+use crate::cursor::{Partial, RouterCursor};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Destinations, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
@@ -34,7 +34,8 @@ async fn attempt(op: &Op<'_>, spec: &FindSpec<'_>) -> CommandResult<Reply> {
         return Ok(open::empty(ns.as_str()));
     };
     match &*destinations {
-        [only] => on_one(op, spec, only, ns.as_str()).await,
+        // What leaves a shard out is the merge.
+        [only] if partial(op, spec) == Partial::Refused => on_one(op, spec, only, ns.as_str()).await,
         _ => on_many(op, spec, &destinations, ns.as_str()).await.map_err(query_context),
     }
 }
@@ -70,12 +71,13 @@ async fn on_many(
     spec.write_for_many(op, &order, request.out())?;
     let template = request.read_concern().template();
     let collection = op.request.collection()?;
-    let partial = if spec.allow_partial_results { Partial::Allowed } else { Partial::Refused };
-    let opened = open::open_on_all(op, &template, destinations, op.request.db, collection, partial).await?;
+    let opened =
+        open::open_on_all(op, &template, destinations, op.request.db, collection, partial(op, spec)).await?;
     let strip = order != crate::cursor::Order::Any;
     let cursor = RouterCursor::new(opened.streams, order, strip)
         .skip(spec.skip)
         .limit(spec.limit)
+        .partial(opened.partial)
         .shard_batch(spec.batch_size.filter(|size| *size > 0));
     let first = FirstBatch {
         size: spec.batch_size.unwrap_or(DEFAULT_FIRST_BATCH),
@@ -83,9 +85,12 @@ async fn on_many(
         kind: spec.kind,
         no_timeout: spec.no_cursor_timeout,
     };
-    first_batch(op, cursor, first, namespace, opened.at, opened.partial)
-        .await
-        .map(|reply| reply.at(opened.operation_time))
+    first_batch(op, cursor, first, namespace, opened.at).await.map(|reply| reply.at(opened.operation_time))
+}
+
+/// A transaction reads all or nothing: its failed statement ends it.
+fn partial(op: &Op<'_>, spec: &FindSpec<'_>) -> Partial {
+    if spec.allow_partial_results && op.transaction.is_none() { Partial::Allowed } else { Partial::Refused }
 }
 
 /// The context that mongos 6.0 puts before a shard's text.

@@ -107,7 +107,8 @@ async fn next(
     array.finish(reply.out());
     let id = if end == BatchEnd::Exhausted { 0 } else { checked_out.id() };
     let namespace = format!("{}.{collection}", op.request.db);
-    super::open::finish_cursor(reply.out(), document, id, &namespace, None, false);
+    let partial = checked_out.cursor.is_partial();
+    super::open::finish_cursor(reply.out(), document, id, &namespace, None, partial);
     Ok((reply.finish(), end))
 }
 

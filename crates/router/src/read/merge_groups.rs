@@ -128,7 +128,7 @@ pub(super) async fn run(
     let size = aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH);
     let first = FirstBatch { size, single: false, kind: CursorKind::Normal, no_timeout: false };
     let cursor = RouterCursor::of_groups(grouped);
-    let reply = first_batch(op, cursor, first, aggregation.reply_ns, opened.at, opened.partial).await?;
+    let reply = first_batch(op, cursor, first, aggregation.reply_ns, opened.at).await?;
     Ok(Ok(reply.at(opened.operation_time)))
 }
 

@@ -27,7 +27,7 @@ pub(super) async fn stream(
         .shard_batch(aggregation.batch_size.filter(|size| *size > 0));
     let size = aggregation.batch_size.unwrap_or(DEFAULT_FIRST_BATCH);
     let first = FirstBatch { size, single: false, kind: CursorKind::Normal, no_timeout: false };
-    first_batch(op, cursor, first, aggregation.reply_ns, opened.at, opened.partial)
+    first_batch(op, cursor, first, aggregation.reply_ns, opened.at)
         .await
         .map(|reply| reply.at(opened.operation_time))
 }
@@ -49,7 +49,6 @@ pub(super) async fn first_batch(
     first: FirstBatch,
     namespace: &str,
     at: Option<document::Timestamp>,
-    partial: bool,
 ) -> CommandResult<Reply> {
     let options =
         GetMoreOptions { deadline: op.deadline, api: op.request.generic.api, ..GetMoreOptions::default() };
@@ -59,6 +58,7 @@ pub(super) async fn first_batch(
     let array = splice::open_array(reply.out(), "firstBatch");
     let end = cursor.next_batch(op.router.servers(), reply.out(), Some(first.size), options).await?;
     array.finish(reply.out());
+    let partial = cursor.is_partial();
     let id = if end == BatchEnd::Exhausted || first.single {
         drop(cursor);
         0
@@ -117,7 +117,7 @@ pub(super) async fn sum(
             doc.finish(out);
         }
         batch.finish(out);
-        open::finish_cursor(out, cursor, 0, aggregation.reply_ns, opened.at, opened.partial);
+        open::finish_cursor(out, cursor, 0, aggregation.reply_ns, opened.at, false);
     });
     Ok(reply.at(opened.operation_time))
 }

@@ -15,7 +15,7 @@ use topology::{ReadPreference, ReplicaSet};
 
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::{CursorKind, CursorReply, CursorSession, Owner, RouterCursor, ShardCursor};
+use crate::cursor::{CursorKind, CursorReply, CursorSession, Owner, Partial, RouterCursor, ShardCursor};
 use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::Destinations;
 use crate::remote::{Retry, ShardReply, Template};
@@ -32,15 +32,8 @@ pub(crate) struct Opened {
     pub(crate) streams: Vec<ShardCursor>,
     pub(crate) at: Option<document::Timestamp>,
     pub(crate) operation_time: Option<document::Timestamp>,
-    /// A shard that could not be asked was left out.
-    pub(crate) partial: bool,
-}
-
-/// Whether shards that cannot be reached may be left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Partial {
-    Allowed,
-    Refused,
+    /// Whether a shard that could not be asked was left out.
+    pub(crate) partial: Partial,
 }
 
 impl Op<'_> {
@@ -84,7 +77,7 @@ pub(crate) async fn open_on_all(
     });
     let mut asked: FuturesUnordered<_> =
         asked.enumerate().map(|(index, answer)| async move { (index, answer.await) }).collect();
-    let mut opened = Opened { streams: Vec::new(), at: None, operation_time: None, partial: false };
+    let mut opened = Opened { streams: Vec::new(), at: None, operation_time: None, partial };
     let mut indexed: Vec<(usize, ShardCursor)> = Vec::new();
     let mut failure: Option<CommandError> = None;
     let mut patience = None;
@@ -101,8 +94,8 @@ pub(crate) async fn open_on_all(
                 opened.at = opened.at.or(at);
                 opened.operation_time = opened.operation_time.max(time);
             }
-            Err(error) if partial == Partial::Allowed && is_unreachable(error.code()) => {
-                opened.partial = true;
+            Err(error) if partial != Partial::Refused && is_unreachable(error.code()) => {
+                opened.partial = Partial::Returned;
             }
             Err(error) => {
                 patience.get_or_insert_with(|| Instant::now() + PATIENCE_AFTER_FAILURE);

@@ -21,7 +21,7 @@ use super::pipeline;
 use super::split::{Merge, Split};
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::{CursorKind, CursorReply, CursorSession, RouterCursor, ShardCursor};
+use crate::cursor::{CursorKind, CursorReply, CursorSession, Partial, RouterCursor, ShardCursor};
 use crate::ddl::scatter::every_shard;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::config::internal_request;
@@ -53,7 +53,7 @@ async fn checked_open(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResu
     let template = request(op, aggregation, array_of(&pipeline).as_doc()).template_on(aggregation.ns.db());
     let (db, collection) = (aggregation.ns.db(), aggregation.ns.coll());
     let (opened, list) = tokio::join!(
-        open::open_on_all(op, &template, &shards, db, collection, open::Partial::Refused),
+        open::open_on_all(op, &template, &shards, db, collection, Partial::Refused),
         shard_list(op, now),
     );
     let opened = opened?;
