@@ -1,6 +1,6 @@
 //! Random queries over the same random documents in one plain collection and in sharded ones give the same answers.
 //!
-//! `DIFFERENTIAL_SECONDS` says how long (30 by default), `DIFFERENTIAL_SEED` repeats a run. The seed is printed.
+//! `DIFFERENTIAL_SECONDS` says how long (120 by default), `DIFFERENTIAL_SEED` repeats a run. The seed is printed.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use mongodb::{Client, Database};
 use testkit::Cluster;
 
 const DB: &str = "diff";
-const SHARDED: [&str; 3] = ["range", "hashed", "compound"];
+const SHARDED: [&str; 4] = ["range", "hashed", "compound", "hashed_x"];
 
 /// splitmix64: small, and the same everywhere.
 struct Random(u64);
@@ -57,8 +57,15 @@ fn value(r: &mut Random) -> Bson {
 }
 
 fn document(r: &mut Random, id: i32) -> Document {
-    let mut document =
-        doc! { "_id": id, "x": r.below(300), "g": r.below(8), "s": *r.one(&["a", "B", "b", "c", "D"]) };
+    let mut document = doc! { "_id": id, "g": r.below(8), "s": *r.one(&["a", "B", "b", "c", "D"]) };
+    // A shard key may be missing (and is null then), and numbers of all types are one key.
+    match r.below(20) {
+        0 | 1 => {}
+        2 => _ = document.insert("x", Bson::Null),
+        3 => _ = document.insert("x", f64::from(r.below(600)) * 0.5),
+        4 => _ = document.insert("x", i64::from(r.below(300))),
+        _ => _ = document.insert("x", r.below(300)),
+    }
     if r.chance(85) {
         document.insert("v", value(r));
     }
@@ -78,6 +85,7 @@ fn document(r: &mut Random, id: i32) -> Document {
 fn comparison(r: &mut Random) -> Document {
     let field = *r.one(&["x", "x", "g", "_id", "v", "n.a", "arr", "s", "n.l"]);
     let operand = match field {
+        "x" if r.chance(10) => Bson::Null,
         "x" => Bson::Int32(r.below(310)),
         "_id" => Bson::Int32(r.below(400)),
         "s" => Bson::from(*r.one(&["a", "b", "B", "q"])),
@@ -428,7 +436,12 @@ async fn start(r: &mut Random) -> (Cluster, Client) {
     cluster.spread("diff.range", "x", &[100, 200]).await.unwrap();
     let client = cluster.client().await.unwrap();
     let admin = client.database("admin");
-    for (name, key) in [("hashed", doc! { "_id": "hashed" }), ("compound", doc! { "g": 1, "x": 1 })] {
+    let keys = [
+        ("hashed", doc! { "_id": "hashed" }),
+        ("compound", doc! { "g": 1, "x": 1 }),
+        ("hashed_x", doc! { "x": "hashed" }),
+    ];
+    for (name, key) in keys {
         admin.run_command(doc! { "shardCollection": format!("{DB}.{name}"), "key": key }).await.unwrap();
     }
     for g in 1..8 {
@@ -466,7 +479,7 @@ async fn sharded_collections_answer_as_plain_ones() {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
         now.as_secs()
     });
-    let limit = Duration::from_secs(number("DIFFERENTIAL_SECONDS").unwrap_or(30));
+    let limit = Duration::from_secs(number("DIFFERENTIAL_SECONDS").unwrap_or(120));
     println!("DIFFERENTIAL_SEED={seed}");
     let mut random = Random(seed);
     let (_cluster, client) = start(&mut random).await;

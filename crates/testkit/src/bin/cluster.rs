@@ -1,14 +1,24 @@
-//! `cluster [--shards N] [--members N] [--routers N] [--port N] [--cache-gb X] [-- COMMAND…]`: a cluster for hand work.
-//!
-//! Runs COMMAND with `MONGODB_URI` set and ends with its exit status, or stays until Ctrl-C.
+//! A cluster for hand work: see [`USAGE`].
 
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
 use testkit::Cluster;
 
+const USAGE: &str = "\
+cluster [--shards N] [--members N] [--routers N] [--port N] [--cache-gb X] [-- COMMAND…]
+Starts real servers and this router, runs COMMAND with MONGODB_URI set and ends with its exit status;
+without COMMAND it stays until Ctrl-C.";
+
 #[tokio::main]
-async fn main() -> Result<ExitCode> {
+async fn main() -> ExitCode {
+    run().await.unwrap_or_else(|error| {
+        eprintln!("cluster: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+async fn run() -> Result<ExitCode> {
     let mut builder = Cluster::builder();
     let mut arguments = std::env::args().skip(1);
     let mut command = Vec::new();
@@ -17,6 +27,10 @@ async fn main() -> Result<ExitCode> {
             command = arguments.by_ref().collect();
             break;
         }
+        if flag == "--help" || flag == "-h" {
+            println!("{USAGE}");
+            return Ok(ExitCode::SUCCESS);
+        }
         let value = arguments.next().with_context(|| format!("{flag} needs a value"))?;
         builder = match flag.as_str() {
             "--shards" => builder.shards(value.parse()?),
@@ -24,7 +38,7 @@ async fn main() -> Result<ExitCode> {
             "--routers" => builder.routers(value.parse()?),
             "--port" => builder.router_port(value.parse()?),
             "--cache-gb" => builder.cache_gb(value.parse()?),
-            _ => bail!("unknown flag {flag}"),
+            _ => bail!("unknown flag {flag}\n{USAGE}"),
         };
     }
     let cluster = builder.start().await?;
