@@ -308,6 +308,90 @@ async fn no_cursor_stays_open_whoever_dies() {
     );
 }
 
+/// A connection of a client that says who it is, as drivers do.
+async fn connection_of(cluster: &Cluster, application: &str) -> RawConn {
+    let mut conn = cluster.router(0).unwrap().raw().await.unwrap();
+    let client = doc! {
+        "driver": { "name": "test", "version": "1" }, "os": { "type": "Linux" }, "application": { "name": application },
+    };
+    conn.command_ok("admin", doc! { "hello": 1, "client": client }).await.unwrap();
+    conn
+}
+
+/// How many cursors the router closed since their client was gone.
+async fn closed_of_gone(conn: &mut RawConn) -> i64 {
+    let status = conn.command_ok("admin", doc! { "serverStatus": 1 }).await.unwrap();
+    status.get_document("pointsman").unwrap().get_i64("cursorsOfGoneClients").unwrap()
+}
+
+/// Opens a cursor for another client and kills that client. When its cursor is closed, so are those of all clients that
+/// were gone before.
+async fn another_client_came_and_went(cluster: &Cluster, asking: &mut RawConn) {
+    let before = closed_of_gone(asking).await;
+    opened(&mut connection_of(cluster, "another").await).await;
+    let asking = tokio::sync::Mutex::new(asking);
+    testkit::eventually_within(LEAK_LIMIT, "the other client's cursor is closed", || async {
+        closed_of_gone(*asking.lock().await).await > before
+    })
+    .await
+    .unwrap();
+}
+
+/// The idle time-out stays at its ten minutes here.
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_go_with_the_last_connection_of_their_client() {
+    const GRACE: &str = "pointsmanGoneClientCursorTimeoutMillis";
+    let cluster = Cluster::builder()
+        .shards(2)
+        .router_parameter("clientCursorMonitorFrequencySecs", "1")
+        .router_parameter(GRACE, "100")
+        .start()
+        .await
+        .unwrap();
+    cluster.spread("cur.many", "n", &[150]).await.unwrap();
+    let client = cluster.client().await.unwrap();
+    let coll = client.database(DB).collection::<Document>("many");
+    coll.insert_many((0..300).map(|n| doc! { "_id": n, "n": n, "g": n % 3 })).await.unwrap();
+    let mut asking = connection_of(&cluster, "asking").await;
+
+    // A client dies between two batches of cursors of all kinds.
+    let mut conn = connection_of(&cluster, "dies").await;
+    opened(&mut conn).await;
+    for kind in [
+        doc! { "find": "many", "filter": { "n": { "$lt": 100 } }, "batchSize": 2 },
+        doc! { "find": "many", "batchSize": 2, "noCursorTimeout": true },
+        doc! { "aggregate": "many", "pipeline": [{ "$changeStream": {} }], "cursor": {} },
+    ] {
+        let reply = conn.command_ok(DB, kind).await.unwrap();
+        assert!(reply.get_document("cursor").unwrap().get_i64("id").unwrap() != 0, "{reply}");
+    }
+    drop(conn);
+    nothing_stays_open(&cluster, "a client died between two batches").await;
+    assert_eq!(closed_of_gone(&mut asking).await, 4);
+
+    // One of two connections of a client is closed.
+    let (mut first, mut second) =
+        (connection_of(&cluster, "two").await, connection_of(&cluster, "two").await);
+    let id = opened(&mut first).await;
+    drop(first);
+    another_client_came_and_went(&cluster, &mut asking).await;
+    let reply = get_more(&mut second, id, "many", doc! { "batchSize": 2 }).await;
+    assert_eq!(cursor(&reply, "nextBatch").2.len(), 2);
+
+    // The last one is, too, and the client comes back in time.
+    asking.command_ok("admin", doc! { "setParameter": 1, GRACE: 600_000 }).await.unwrap();
+    drop(second);
+    let mut third = connection_of(&cluster, "two").await;
+    asking.command_ok("admin", doc! { "setParameter": 1, GRACE: 100 }).await.unwrap();
+    another_client_came_and_went(&cluster, &mut asking).await;
+    let reply = get_more(&mut third, id, "many", doc! { "batchSize": 2 }).await;
+    assert_eq!(cursor(&reply, "nextBatch").2.len(), 2);
+
+    // It goes for good.
+    drop(third);
+    nothing_stays_open(&cluster, "the client did not come back").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_of_the_router_is_listed_and_can_be_killed() {
     let (cluster, mut asking) = start().await;

@@ -1,8 +1,8 @@
 //! Who is at the other end of a client connection: what its first hello said, and what it may use.
 
 use std::net::SocketAddr;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use document::{Doc, DocBuf};
 use wire::{Compressor, CompressorSet};
@@ -10,6 +10,7 @@ use wire::{Compressor, CompressorSet};
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 use crate::local::operations::Place;
+use crate::origin::{Identity, Origin, Origins};
 
 /// Most bytes of a client's metadata document (mongos; a mongod takes 1024).
 const MAX_METADATA_BYTES: usize = 512;
@@ -23,6 +24,8 @@ pub struct Client {
     peer: Option<SocketAddr>,
     /// The client's metadata with the mongos sub-document, as `$client` of each request to a shard.
     metadata: OnceLock<Option<Metadata>>,
+    /// Whose connection it is; known from its first command on.
+    origin: OnceLock<Arc<Origin>>,
     compressors: AtomicU8,
     /// A hello is being answered again without a new request.
     streaming: AtomicBool,
@@ -45,6 +48,7 @@ impl Client {
             id,
             peer,
             metadata: OnceLock::new(),
+            origin: OnceLock::new(),
             compressors: AtomicU8::new(0),
             streaming: AtomicBool::new(false),
             place: Place::new(),
@@ -59,6 +63,18 @@ impl Client {
 
     pub(crate) const fn place(&self) -> &Place {
         &self.place
+    }
+
+    /// Whose connection it is: what its hello said counts when that was its first command.
+    pub(crate) fn origin(&self, origins: &Origins) -> &Arc<Origin> {
+        self.origin.get_or_init(|| origins.join(Identity::new(self.peer, self.metadata())))
+    }
+
+    /// The connection was closed.
+    pub(crate) fn leave(&self) {
+        if let Some(origin) = self.origin.get() {
+            origin.leave();
+        }
     }
 
     /// `host:port` of the other end.

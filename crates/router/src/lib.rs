@@ -18,6 +18,7 @@ pub mod cursor;
 pub mod ddl;
 pub mod error;
 pub mod local;
+pub mod origin;
 pub mod read;
 pub mod remote;
 pub mod reply;

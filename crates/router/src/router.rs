@@ -28,6 +28,7 @@ use crate::local::parameters::Parameters;
 use crate::local::quiesce::Quiesce;
 use crate::local::slow_log::SlowLog;
 use crate::local::stats::Stats;
+use crate::origin::Origins;
 use crate::remote::Servers;
 use crate::remote::defaults::Defaults;
 use crate::remote::source::ConfigServers;
@@ -82,6 +83,7 @@ pub struct Router {
     stats: Stats,
     fail_points: FailPoints,
     operations: Operations,
+    origins: Origins,
     /// Bytes of all groups that are merged or wait for their client here.
     group_bytes: Arc<AtomicUsize>,
     process_id: [u8; 12],
@@ -132,6 +134,7 @@ impl Router {
             stats: Stats::default(),
             fail_points: FailPoints::default(),
             operations: Operations::default(),
+            origins: Origins::default(),
             group_bytes: Arc::default(),
             process_id: rand::random(),
             started: std::time::SystemTime::now(),
@@ -170,7 +173,10 @@ impl Router {
     pub async fn serve_msg(&self, client: &Client, message: &OpMsg, response_to: i32) -> Outcome {
         let request = Request::from_msg(message);
         let streams = message.exhaust_allowed() && request.as_ref().is_ok_and(is_streaming_hello);
-        match dispatch::run(self, client, request).await {
+        let answer = dispatch::run(self, client, request).await;
+        // Not before its first command: that is the hello that says who it is.
+        client.origin(&self.origins);
+        match answer {
             Answer::Close => Outcome::Close,
             Answer::Reply(_) if message.more_to_come() => Outcome::Silence,
             Answer::Reply(reply) => {
@@ -211,7 +217,9 @@ impl Router {
 
     async fn serve_query(&self, client: &Client, query: &OpQuery) -> Outcome {
         let request = dispatch::legacy_request(query.command(), query.command_database());
-        match dispatch::run(self, client, request).await {
+        let answer = dispatch::run(self, client, request).await;
+        client.origin(&self.origins);
+        match answer {
             Answer::Close => Outcome::Close,
             Answer::Reply(reply) => {
                 let body = reply.into_body(self.clock());
@@ -290,6 +298,12 @@ impl Router {
     #[must_use]
     pub const fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    /// Whose the connections are.
+    #[must_use]
+    pub const fn origins(&self) -> &Origins {
+        &self.origins
     }
 
     /// Open cursors.

@@ -128,6 +128,11 @@ impl Router {
             async move {
                 let limit = router.parameters().millis("cursorTimeoutMillis");
                 drop(router.cursors().kill_idle(limit));
+                let grace = router.parameters().millis("pointsmanGoneClientCursorTimeoutMillis");
+                if !grace.is_zero() {
+                    drop(router.cursors().kill_of_gone(grace));
+                }
+                router.origins().sweep();
             }
         });
         let router = Arc::clone(self);

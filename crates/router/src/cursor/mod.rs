@@ -8,7 +8,8 @@
 //! [`group`] merges partial groups: a [`RouterCursor`] then gives what is left of them.
 //!
 //! Limits: memory is one batch a shard (a shard is asked again only when its batch is used up), a batch to the client
-//! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`.
+//! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`, those of a client that is gone after
+//! `pointsmanGoneClientCursorTimeoutMillis`.
 
 mod batch;
 mod graveyard;

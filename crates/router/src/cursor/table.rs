@@ -1,6 +1,7 @@
 //! The cursors that clients will come back for.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use super::merge::RouterCursor;
 use super::shard_cursor::ShardCursor;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
+use crate::origin::Origin;
 use crate::read::ChangeStream;
 use crate::session::SessionId;
 
@@ -46,6 +48,8 @@ pub struct Owner {
     pub time_left: Option<Duration>,
     /// A change stream has its streams here, and none in the cursor.
     pub change_stream: Option<Box<ChangeStream>>,
+    /// The client that used it last.
+    pub origin: Arc<Origin>,
 }
 
 /// A cursor between two getMores.
@@ -74,6 +78,7 @@ pub struct CursorTable {
     slots: DashMap<i64, Slot, foldhash::fast::RandomState>,
     opened: AtomicU64,
     timed_out: AtomicU64,
+    abandoned: AtomicU64,
 }
 
 /// Counts for serverStatus.
@@ -83,6 +88,8 @@ pub struct CursorCounts {
     pub opened: u64,
     /// Closed because nobody asked for more.
     pub timed_out: u64,
+    /// Closed because their client was gone.
+    pub abandoned: u64,
     /// A getMore works with them right now.
     pub pinned: u64,
     /// Over several shards.
@@ -231,12 +238,28 @@ impl CursorTable {
         })
     }
 
+    /// Kills cursors whose clients have had no connection since `grace`; gives what is to be closed.
+    ///
+    /// `noCursorTimeout` does not keep them: it speaks of a client that takes its time, not of one that is gone and that
+    /// nobody can ask for the id. Such a cursor would stay open on its shards for as long as its session, or for ever.
+    pub fn kill_of_gone(&self, grace: Duration) -> Vec<ShardCursor> {
+        let abandoned = &self.abandoned;
+        self.kill_all(|slot| match slot {
+            Slot::Idle(idle) if idle.owner.origin.is_gone_for(grace) => {
+                abandoned.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            _ => false,
+        })
+    }
+
     /// The counts. One in use counts as pinned only: its shards are with the getMore.
     #[must_use]
     pub fn counts(&self) -> CursorCounts {
         let mut counts = CursorCounts {
             opened: self.opened.load(Ordering::Relaxed),
             timed_out: self.timed_out.load(Ordering::Relaxed),
+            abandoned: self.abandoned.load(Ordering::Relaxed),
             ..CursorCounts::default()
         };
         for entry in &self.slots {

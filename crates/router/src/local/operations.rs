@@ -79,6 +79,7 @@ impl Operations {
     /// It left.
     pub fn disconnected(&self, client: &Client) {
         self.clients.remove(&client.id());
+        client.leave();
     }
 
     /// A number for a command.

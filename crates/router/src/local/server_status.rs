@@ -85,7 +85,10 @@ const SECTIONS: &[Section] = &[
         w.put("supported", true);
     }),
     ("metrics", metrics),
-    ("pointsman", |_, _, w| w.put("version", env!("CARGO_PKG_VERSION"))),
+    ("pointsman", |op, _, w| {
+        w.put("version", env!("CARGO_PKG_VERSION"));
+        w.put("cursorsOfGoneClients", long(op.router.cursors().counts().abandoned));
+    }),
 ];
 
 fn connections(op: &Op<'_>, totals: &Totals, w: &mut DocWriter<'_>) {

@@ -1,5 +1,7 @@
 //! `getMore`: the next batch of a cursor of this router.
 
+use std::sync::Arc;
+
 use bytes::BytesMut;
 use document::{Value, splice};
 use tokio::time::{Duration, Instant};
@@ -52,6 +54,7 @@ pub async fn get_more(op: &Op<'_>) -> CommandResult<Reply> {
         if let Some(deadline) = op_deadline(op, &checked_out) {
             checked_out.owner.time_left = Some(deadline.saturating_duration_since(Instant::now()));
         }
+        checked_out.owner.origin = Arc::clone(op.client.origin(op.router.origins()));
         op.router.cursors().check_in(checked_out);
     }
     Ok(reply)

@@ -284,5 +284,6 @@ pub(crate) fn owner(op: &Op<'_>, namespace: &str, kind: CursorKind, no_timeout: 
             .deadline
             .map(|deadline| deadline.saturating_duration_since(tokio::time::Instant::now())),
         change_stream: None,
+        origin: Arc::clone(op.client.origin(op.router.origins())),
     }
 }

@@ -147,7 +147,11 @@ pub const OPTIONS: &[OptionRow] = &[
     option("find, aggregate, count, distinct", "hint", SHARDS_DO),
     option("find", "min, max", SHARDS_DO),
     option("find", "returnKey, showRecordId", SHARDS_DO),
-    option("find", "noCursorTimeout", "the cursor is not killed for idleness (`cursorTimeoutMillis`)"),
+    option(
+        "find",
+        "noCursorTimeout",
+        "the cursor is not killed for idleness (`cursorTimeoutMillis`), but when its client is gone",
+    ),
     option(
         "find",
         "allowPartialResults",

@@ -86,6 +86,7 @@ pub const ROWS: &[Parameter] = &[
     row("maxLogSizeKB", Int(10), Never, ACTS),
     row("maxSessions", Int(1_000_000), Startup, TAKEN),
     row("mongosShutdownTimeoutMillisForSignaledShutdown", Int(15_000), Always, ACTS),
+    row("pointsmanGoneClientCursorTimeoutMillis", Int(20_000), Always, ACTS),
     row("pointsmanGroupMergeMaxBytes", Int(64 << 20), Always, ACTS),
     row("pointsmanGroupMergeMaxBytesOfAll", Int(256 << 20), Always, ACTS),
     row("quiet", Bool(false), Always, ACTS),
