@@ -6,6 +6,7 @@
 
 use bytes::BytesMut;
 use document::{Doc, Field, Value, splice};
+use topology::ReadPreference;
 use wire::OpMsg;
 
 use crate::codes::ErrorCode;
@@ -139,6 +140,14 @@ impl<'a> Request<'a> {
         Self::parse(body, Some(db))
     }
 
+    /// Which members may answer.
+    pub fn read_preference(&self) -> CommandResult<ReadPreference> {
+        self.generic.read_preference.map_or(Ok(ReadPreference::PRIMARY), |doc| {
+            ReadPreference::from_doc(doc)
+                .map_err(|error| CommandError::new(ErrorCode(error.code()), error.to_string()))
+        })
+    }
+
     fn parse(body: Doc<'a>, legacy_db: Option<&'a str>) -> CommandResult<Self> {
         let first =
             body.first().ok_or_else(|| CommandError::failed_to_parse("no command in message body"))?;
@@ -251,9 +260,16 @@ impl<'a> Generic<'a> {
                 self.start_transaction =
                     value.as_bool().ok_or_else(|| type_error("startTransaction", field, "bool"))?;
             }
-            b"readConcern" => self.read_concern = Some(doc(field)?),
+            b"readConcern" => {
+                self.read_concern =
+                    Some(value.as_doc().ok_or_else(|| {
+                        CommandError::failed_to_parse("readConcern field should be an object")
+                    })?);
+            }
             b"writeConcern" => self.write_concern = Some(doc(field)?),
-            b"$readPreference" => self.read_preference = Some(doc(field)?),
+            b"$readPreference" => {
+                self.read_preference = Some(value.as_doc().ok_or_else(|| read_preference_type(value))?);
+            }
             // Older drivers wrap it.
             b"$queryOptions" if self.read_preference.is_none() => {
                 self.read_preference = value.as_doc().and_then(|options| options.get_doc("$readPreference"));
@@ -381,6 +397,17 @@ fn max_time(value: Value<'_>) -> CommandResult<Option<u32>> {
 
 fn doc(field: Field<'_>) -> CommandResult<Doc<'_>> {
     field.value().as_doc().ok_or_else(|| type_error(field.name(), field, "object"))
+}
+
+/// In the words of 6.0.5, which has others for this field.
+fn read_preference_type(value: Value<'_>) -> CommandError {
+    CommandError::new(
+        ErrorCode::TypeMismatch,
+        format!(
+            "$readPreference has incorrect type: expected object but got {}",
+            value.element_type().name()
+        ),
+    )
 }
 
 fn type_error(name: &str, field: Field<'_>, expected: &str) -> CommandError {

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use document::Doc;
 
-use super::{Command, Op, Status, table};
+use super::{Command, Op, Status, read_concern, table};
 use crate::Router;
 use crate::client::Client;
 use crate::codes::ErrorCode;
@@ -80,7 +80,9 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<(usize, &'st
     }
     check_api(router, command, request)?;
     check_session(command, request)?;
-    check_read_concern(command, request)?;
+    // Every command's is read, whoever needs it (seen on 6.0.5).
+    request.read_preference()?;
+    read_concern::check(command, request)?;
     // Commands that need no authentication attach no session (6.0).
     if !command.before_auth
         && let Some(session) = generic.lsid.and_then(SessionId::from_lsid)
@@ -128,28 +130,6 @@ fn check_api(router: &Router, command: &Command, request: &Request<'_>) -> Comma
         ));
     }
     Ok(())
-}
-
-/// Only queries know another level than `local`, but in the first statement of a transaction, which speaks for all of it
-/// (seen on 6.0.5).
-fn check_read_concern(command: &Command, request: &Request<'_>) -> CommandResult<()> {
-    let Some(concern) = request.generic.read_concern.filter(|_| !request.in_transaction()) else {
-        return Ok(());
-    };
-    let is_query = matches!(
-        command.name,
-        "find" | "getMore" | "aggregate" | "distinct" | "count" | "mapReduce" | "explain"
-    );
-    if is_query || concern.get_str("level").is_none_or(|level| level == "local") {
-        return Ok(());
-    }
-    let mut said = document::DocBuf::from(concern);
-    said.append("provenance", "clientSupplied");
-    Err(CommandError::invalid_options(format!(
-        "Command {} does not support {{ readConcern: {} }} :: caused by :: read concern not supported",
-        command.name,
-        crate::admin::shell(said.as_doc())
-    )))
 }
 
 fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> {

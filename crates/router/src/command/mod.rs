@@ -9,6 +9,7 @@
 
 pub mod dispatch;
 pub mod op;
+mod read_concern;
 pub mod table;
 
 use std::future::Future;

@@ -44,11 +44,7 @@ impl Op<'_> {
 
     /// The command's read preference.
     pub(crate) fn read_preference(&self) -> CommandResult<ReadPreference> {
-        match self.request.generic.read_preference {
-            None => Ok(ReadPreference::PRIMARY),
-            Some(doc) => ReadPreference::from_doc(doc)
-                .map_err(|error| CommandError::new(ErrorCode(error.code()), error.to_string())),
-        }
+        self.request.read_preference()
     }
 }
 
