@@ -1,7 +1,6 @@
 //! Transfers between accounts on different shards, in transactions.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bson::{Document, doc};
@@ -11,7 +10,7 @@ use mongodb::options::{ReadConcern, TransactionOptions};
 use mongodb::{Client, ClientSession, Collection};
 use tokio::time::sleep;
 
-use crate::checker::Opening;
+use crate::checker::{Opening, Rule};
 use crate::history::{Action, Ledger, OpId, Random, Verdict};
 use crate::verdict::{commit, within};
 use crate::{ACCOUNTS, DB, ENTRIES, account_key};
@@ -20,7 +19,7 @@ use crate::{ACCOUNTS, DB, ENTRIES, account_key};
 enum Stopped {
     /// A statement gave an error.
     Failed,
-    /// A statement did not find the account, which is on another shard since the transaction began.
+    /// A statement did not find an account, and said so as if there were none.
     Missed,
 }
 
@@ -99,7 +98,8 @@ pub(crate) async fn run(ledger: Arc<Ledger>, client: Client, mut random: Random,
                 Some(Ok(())) => commit(&ledger, &mut session).await,
                 Some(Err(stopped)) => {
                     if matches!(stopped, Stopped::Missed) {
-                        ledger.missed_in_transactions.fetch_add(1, Ordering::Relaxed);
+                        let text = format!("transfer {op}: account {from} or {to} was not found");
+                        ledger.fault(Rule::Unseen, text);
                     }
                     let _ = within(&ledger, "abort", async { session.abort_transaction().await }).await;
                     // No commit was ever sent: nothing of it may be there.

@@ -19,7 +19,7 @@ pub(crate) enum Rule {
     Unexpected,
     /// A part of a write is there without the rest.
     Torn,
-    /// A client did not see what it had written.
+    /// A client did not see what it had written, or what was always there.
     Unseen,
     /// An answer that cannot be true.
     Contradiction,

@@ -56,8 +56,6 @@ pub(crate) struct Ledger {
     pub(crate) own_reads: AtomicU64,
     pub(crate) failed_reads: AtomicU64,
     pub(crate) hung: AtomicU64,
-    /// Statements of transactions that did not find their document, which a migration had brought.
-    pub(crate) missed_in_transactions: AtomicU64,
 }
 
 impl Ledger {

@@ -227,7 +227,9 @@ impl Keeper {
             Some(Ok(result)) if result.matched_count == 1 => commit(&self.ledger, &mut self.session).await,
             Some(other) => {
                 if other.is_ok() {
-                    self.ledger.missed_in_transactions.fetch_add(1, Ordering::Relaxed);
+                    let text =
+                        format!("{}: not found by operation {op}, which is to change its key", owned.id);
+                    self.ledger.fault(Rule::Unseen, text);
                 }
                 let _ = within(&self.ledger, "abort", async { self.session.abort_transaction().await }).await;
                 Verdict::Refused

@@ -185,7 +185,6 @@ fn figures(
         ("own writes read", &ledger.own_reads),
         ("reads that failed", &ledger.failed_reads),
         ("operations that hung", &ledger.hung),
-        ("transactions whose statement missed a moved document", &ledger.missed_in_transactions),
     ];
     for (name, counter) in counters {
         let _ = writeln!(text, "{name}: {}", counter.load(Ordering::Relaxed));

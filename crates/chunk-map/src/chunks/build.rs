@@ -9,7 +9,7 @@ use document::Timestamp;
 use document::order::{FieldNames, compare_docs};
 
 use super::keys::KeyTable;
-use super::page::{Page, Row};
+use super::page::{Owner, Page, Row};
 use super::{ChunkMap, ShardIndex};
 use crate::error::Inconsistent;
 use crate::ids::ShardId;
@@ -158,20 +158,20 @@ impl ChunkMap {
     }
 
     fn of_pages(pages: Vec<Arc<Page>>, shards: Arc<[ShardId]>) -> Self {
-        let mut versions = vec![Timestamp::default(); shards.len()];
-        for page in &pages {
-            for &(shard, version) in page.owners() {
-                if let Some(known) = versions.get_mut(usize::from(shard)) {
-                    *known = version.max(*known);
-                }
+        let mut owners = vec![Owner::default(); shards.len()];
+        for owner in pages.iter().flat_map(|page| page.owners()) {
+            if let Some(known) = owners.get_mut(usize::from(owner.shard)) {
+                known.add(owner);
             }
         }
+        let versions: Arc<[Timestamp]> = owners.iter().map(|owner| owner.version).collect();
         let firsts = KeyTable::new(pages.iter().filter_map(|page| page.min(0)).map(document::Doc::as_bytes));
         Self {
             firsts: Arc::new(firsts),
             owning: versions.iter().filter(|version| version.as_u64() != 0).count(),
             version: versions.iter().max().copied().unwrap_or_default(),
-            versions: versions.into(),
+            versions,
+            since: owners.iter().map(|owner| owner.since).collect(),
             len: pages.iter().map(|page| page.len()).sum(),
             pages: pages.into(),
             shards,

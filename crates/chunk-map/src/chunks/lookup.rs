@@ -125,7 +125,7 @@ impl ChunkMap {
             let from = if index == first_page { first_row } else { 0 };
             let to = if index == last_page { last_row + 1 } else { page.len() };
             if from == 0 && to == page.len() {
-                page.owners().iter().for_each(|&(shard, _)| found.insert(shard));
+                page.owners().iter().for_each(|owner| found.insert(owner.shard));
             } else {
                 (from..to).filter_map(|row| page.shard(row)).for_each(|shard| found.insert(shard));
             }

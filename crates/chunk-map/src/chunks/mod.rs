@@ -29,6 +29,8 @@ pub struct ChunkMap {
     shards: Arc<[ShardId]>,
     /// The highest chunk version of each shard, by number; zero for those without chunks.
     versions: Arc<[Timestamp]>,
+    /// When each shard got the last of its chunks, by number.
+    since: Arc<[Timestamp]>,
     owning: usize,
     len: usize,
     version: Timestamp,
@@ -95,6 +97,13 @@ impl ChunkMap {
         self.owners().find(|(owner, _)| *owner == shard).map(|(_, version)| version)
     }
 
+    /// When the shard got the last of the chunks that it has now; zero when that is not known.
+    #[must_use]
+    pub fn last_arrival(&self, shard: &ShardId) -> Timestamp {
+        let number = self.shards.iter().position(|known| known == shard);
+        number.and_then(|number| self.since.get(number)).copied().unwrap_or_default()
+    }
+
     /// Shards that own chunks, with the highest version of those.
     pub fn owners(&self) -> impl Iterator<Item = (&ShardId, Timestamp)> {
         self.shards.iter().zip(self.versions.iter().copied()).filter(|(_, version)| version.as_u64() != 0)
@@ -113,7 +122,7 @@ impl ChunkMap {
         pages
             + self.pages.len() * size_of::<Arc<Page>>()
             + self.firsts.heap_bytes()
-            + self.shards.len() * (size_of::<ShardId>() + size_of::<Timestamp>())
+            + self.shards.len() * (size_of::<ShardId>() + 2 * size_of::<Timestamp>())
     }
 
     /// How many pages of this map are the very pages of `other`, and how many there are.

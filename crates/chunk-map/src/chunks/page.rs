@@ -25,8 +25,33 @@ pub(super) struct Page {
     history_ends: Box<[u32]>,
     history_times: Box<[Timestamp]>,
     history_shards: Box<[ShardIndex]>,
-    /// The highest version of each shard that owns chunks here.
-    owners: Box<[(ShardIndex, Timestamp)]>,
+    /// The shards that own chunks here.
+    owners: Box<[Owner]>,
+}
+
+/// A shard that owns chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Owner {
+    pub(super) shard: ShardIndex,
+    /// The highest version of its chunks.
+    pub(super) version: Timestamp,
+    /// When it got the last of them.
+    pub(super) since: Timestamp,
+}
+
+impl Owner {
+    /// It owns this chunk too.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.version = other.version.max(self.version);
+        self.since = other.since.max(self.since);
+    }
+}
+
+impl Row<'_> {
+    fn owner(&self) -> Owner {
+        let since = self.history.first().map(|(time, _)| *time).unwrap_or_default();
+        Owner { shard: self.shard, version: self.version, since }
+    }
 }
 
 impl Page {
@@ -37,11 +62,11 @@ impl Page {
             history_end = history_end.saturating_add(u32::try_from(row.history.len()).unwrap_or(u32::MAX));
             history_end
         });
-        let mut owners: Vec<(ShardIndex, Timestamp)> = Vec::new();
-        for row in rows {
-            match owners.iter_mut().find(|(shard, _)| *shard == row.shard) {
-                Some((_, version)) => *version = row.version.max(*version),
-                None => owners.push((row.shard, row.version)),
+        let mut owners: Vec<Owner> = Vec::new();
+        for owner in rows.iter().map(Row::owner) {
+            match owners.iter_mut().find(|known| known.shard == owner.shard) {
+                Some(known) => known.add(&owner),
+                None => owners.push(owner),
             }
         }
         Self {
@@ -75,7 +100,7 @@ impl Page {
         self.versions.get(row).copied()
     }
 
-    pub(super) fn owners(&self) -> &[(ShardIndex, Timestamp)] {
+    pub(super) fn owners(&self) -> &[Owner] {
         &self.owners
     }
 

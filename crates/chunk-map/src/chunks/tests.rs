@@ -296,6 +296,7 @@ fn owners_at_a_cluster_time() {
     assert_eq!(owner_at(9), Err(StaleChunkHistory { at: at(9) }));
     assert_eq!(StaleChunkHistory { at: at(9) }.code(), 250);
     assert!(map.shards_of_at(&KeyRanges::All, at(9)).is_err());
+    assert_eq!([0, 1, 2].map(|number| map.last_arrival(&shard(number))), [at(0), at(0), at(30)]);
     // A shard that owns nothing any more is known by name, but is no owner.
     assert_eq!(map.shard_version(&shard(0)), None);
     assert_eq!(map.shards_of(&KeyRanges::All).to_vec(), [shard(2)]);

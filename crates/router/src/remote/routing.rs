@@ -151,6 +151,13 @@ impl Route {
     }
 }
 
+impl Op<'_> {
+    /// Refuses a statement of a transaction on a shard that got chunks after the time that it reads at.
+    pub(crate) fn check_arrivals(&self, routing: &CollectionRouting, shard: &ShardId) -> CommandResult<()> {
+        self.transaction.as_ref().map_or(Ok(()), |statement| statement.check_arrivals(routing, shard))
+    }
+}
+
 impl Router {
     /// What is known of a collection, read from the config servers if need be.
     pub async fn route(&self, ns: &Namespace) -> CommandResult<Route> {
@@ -195,7 +202,11 @@ impl Router {
         collation: Option<Doc<'_>>,
     ) -> CommandResult<Option<(Route, Destinations)>> {
         let targeted = self.target(ns, filter, collation).await?;
-        let (Some(at), Some((Route::Sharded(routing), _))) = (op.routed_at(), &targeted) else {
+        let Some((Route::Sharded(routing), destinations)) = &targeted else { return Ok(targeted) };
+        let Some(at) = op.routed_at() else {
+            for destination in destinations {
+                op.check_arrivals(routing, &destination.shard)?;
+            }
             return Ok(targeted);
         };
         let ranges = routing.ranges(filter, collation).map_err(shard_key_error)?;

@@ -119,7 +119,10 @@ pub(super) fn read_concern(
         None | Some("local" | "majority") => Ok(ReadConcern::Plain(DocBuf::from(concern))),
         Some("snapshot") => {
             let time = |name| concern.get(name).and_then(Value::as_timestamp);
-            let at = time("atClusterTime").or_else(|| now.max(time("afterClusterTime")));
+            if let Some(at) = time("atClusterTime") {
+                return Ok(ReadConcern::Given(at));
+            }
+            let at = now.max(time("afterClusterTime"));
             // Without any time known each shard would choose its own: the config servers' hello gave one long ago.
             at.map(ReadConcern::Snapshot).ok_or_else(|| {
                 CommandError::new(ErrorCode::SnapshotUnavailable, "no cluster time is known yet")

@@ -13,6 +13,8 @@ pub enum ReadConcern {
     Plain(DocBuf),
     /// One point in time for all participants, chosen once.
     Snapshot(Timestamp),
+    /// As before, but the client chose it.
+    Given(Timestamp),
 }
 
 /// One shard of a transaction.
@@ -24,6 +26,8 @@ pub struct Participant {
     pub read_only: Option<bool>,
     /// The statement that brought it in.
     since: u32,
+    /// The cluster time before its first request: it reads at this time or a later one.
+    opened: Option<Timestamp>,
 }
 
 /// Shards, in the order in which they came in.
@@ -144,7 +148,7 @@ impl Transaction {
     #[must_use]
     pub const fn snapshot(&self) -> Option<Timestamp> {
         match self.concern {
-            ReadConcern::Snapshot(time) => Some(time),
+            ReadConcern::Snapshot(time) | ReadConcern::Given(time) => Some(time),
             ReadConcern::Plain(_) => None,
         }
     }
@@ -168,14 +172,36 @@ impl Transaction {
         }
     }
 
-    /// A request is about to go to a shard.
-    pub fn contact(&mut self, shard: &ShardId) -> Contact {
+    /// Must a statement not go to this shard because the last of its chunks came `arrived`, after the time that the
+    /// shard reads at? It would not find what came with them, and say nothing (seen on 6.0.5). Gives that time.
+    #[must_use]
+    pub fn conflict(&self, shard: &ShardId, arrived: Timestamp) -> Option<Timestamp> {
+        let reads_at = match self.concern {
+            ReadConcern::Snapshot(time) | ReadConcern::Given(time) => Some(time),
+            // A shard that does not take part yet will read what it has then.
+            ReadConcern::Plain(_) => {
+                self.participants.iter().find(|known| known.shard == *shard).and_then(|known| known.opened)
+            }
+        };
+        reads_at.filter(|time| arrived > *time)
+    }
+
+    /// A snapshot that nothing was read from yet becomes that of a later time.
+    pub fn read_later(&mut self, now: Option<Timestamp>) {
+        if let (ReadConcern::Snapshot(time), Some(now), []) = (&mut self.concern, now, &*self.participants) {
+            *time = now.max(*time);
+        }
+    }
+
+    /// A request is about to go to a shard, at this cluster time.
+    pub fn contact(&mut self, shard: &ShardId, now: Option<Timestamp>) -> Contact {
         let starts = !self.participants.iter().any(|known| known.shard == *shard);
         if starts {
             self.participants.push(Participant {
                 shard: shard.clone(),
                 read_only: None,
                 since: self.statement,
+                opened: now,
             });
         }
         Contact { starts, coordinator: self.is_coordinator(shard) }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::BytesMut;
-use chunk_map::ShardId;
+use chunk_map::{CollectionRouting, ShardId};
 use document::{DocBuf, Timestamp, splice};
 use parking_lot::Mutex;
 use tokio::sync::OwnedMutexGuard;
@@ -28,6 +28,9 @@ use crate::session::SessionId;
 
 /// How long a failed statement's answer waits for the abort on the shards; it goes on behind the answer.
 const ABORT_WAIT: Duration = Duration::from_secs(2);
+
+/// How mongos calls what a transaction cannot read at its time.
+const SNAPSHOT_ERROR: &str = "a non-retryable snapshot error";
 
 /// What a getMore on a cursor of a transaction says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,6 +129,40 @@ impl Statement {
         self.record.lock().transaction.as_ref().and_then(Transaction::snapshot)
     }
 
+    /// Refuses to ask a shard for what reached it after the time that its part of the transaction reads at. Shards of 6.0.5
+    /// do not see that: their version is right, the documents are not there yet.
+    pub(crate) fn check_arrivals(&self, routing: &CollectionRouting, shard: &ShardId) -> CommandResult<()> {
+        let arrived = routing.chunks.last_arrival(shard);
+        let mut record = self.record.lock();
+        let Some(transaction) = &mut record.transaction else { return Ok(()) };
+        if transaction.conflict(shard, arrived).is_some() {
+            transaction.read_later(self.servers.clock().cluster_time());
+        }
+        let Some(reads_at) = transaction.conflict(shard, arrived) else { return Ok(()) };
+        let error = CommandError::new(
+            ErrorCode::MigrationConflict,
+            format!(
+                "Chunks of {} reached the shard {shard} at time {}, after the time {} that the transaction reads at there. \
+                 Run the transaction again",
+                routing.ns,
+                shown(arrived),
+                shown(reads_at)
+            ),
+        );
+        Err(self.ended_by(error, transaction.statement(), SNAPSHOT_ERROR))
+    }
+
+    /// An error that ends the transaction, which may be run again.
+    fn ended_by(&self, error: CommandError, statement: u32, what: &str) -> CommandError {
+        error
+            .context(format_args!(
+                "Transaction {}:{} was aborted on statement {statement} due to: {what}",
+                self.session, self.number
+            ))
+            .with_label(TRANSIENT)
+            .settled()
+    }
+
     /// For a cursor that was opened on this shard by this statement.
     pub(crate) fn cursor_tag(&self, shard: &ShardId) -> CursorTag {
         let mut record = self.record.lock();
@@ -164,13 +201,13 @@ impl Statement {
     fn join(&self, shard: &ShardId, set: &Arc<ReplicaSet>, request: &mut BytesMut) -> CommandResult<()> {
         let mut record = self.record.lock();
         let Some(transaction) = &mut record.transaction else { return Ok(()) };
-        let contact = transaction.contact(shard);
+        let contact = transaction.contact(shard, self.servers.clock().cluster_time());
         self.stats.asks(contact.starts);
         let mut fields = BytesMut::with_capacity(128);
         if contact.starts {
             match transaction.concern() {
                 ReadConcern::Plain(concern) => splice::put_doc(&mut fields, "readConcern", concern.as_doc()),
-                ReadConcern::Snapshot(at) => write_snapshot(&mut fields, *at),
+                ReadConcern::Snapshot(at) | ReadConcern::Given(at) => write_snapshot(&mut fields, *at),
             }
             splice::put_bool(&mut fields, "startTransaction", true);
             record.sets.push((shard.clone(), Arc::clone(set)));
@@ -206,18 +243,8 @@ impl Statement {
         }
         if is_stale || code.is_snapshot() {
             let statement = self.record.lock().transaction.as_ref().map_or(0, Transaction::statement);
-            let what = if is_stale {
-                "an error from cluster data placement change"
-            } else {
-                "a non-retryable snapshot error"
-            };
-            return error
-                .context(format_args!(
-                    "Transaction {}:{} was aborted on statement {statement} due to: {what}",
-                    self.session, self.number
-                ))
-                .with_label(TRANSIENT)
-                .settled();
+            let what = if is_stale { "an error from cluster data placement change" } else { SNAPSHOT_ERROR };
+            return self.ended_by(error, statement, what);
         }
         if code == ErrorCode::CommandOnShardedViewNotSupportedOnMongod {
             self.drop_pending().await;
@@ -336,6 +363,10 @@ impl Record {
         self.api = api;
         self.has_cursors = false;
     }
+}
+
+fn shown(time: Timestamp) -> String {
+    format!("{}:{}", time.seconds, time.increment)
 }
 
 /// `readConcern: {level: "snapshot", atClusterTime}`

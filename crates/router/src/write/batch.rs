@@ -175,6 +175,11 @@ async fn round(
     progress: &mut Progress,
 ) -> CommandResult<bool> {
     let mut plan = plan(op, batch, table, progress).await?;
+    if let Some(routing) = table.route.sharded() {
+        for child in plan.children.iter().filter(|child| !child.broadcast) {
+            op.check_arrivals(routing, &child.destination.shard)?;
+        }
+    }
     progress.begin(&mut plan);
     let batch = &*batch;
     let sent = plan.children.iter().map(|child| child::send(op, batch, child));

@@ -124,6 +124,7 @@ async fn destination(op: &Op<'_>, spec: &Spec<'_>) -> Result<Destination, Refuse
         let target =
             target::find_and_modify(spec.query, spec.collation, routing).map_err(Refused::ByThisTable)?;
         if !routing.is_stale_for(&target.shard) {
+            op.check_arrivals(routing, &target.shard).map_err(Refused::Final)?;
             return Ok(Destination { shard: target.shard, versions: Versions::Sharded(target.version) });
         }
         refresh(op, &ns).await.map_err(Refused::Final)?;

@@ -14,7 +14,7 @@ fn new() -> Transaction {
 fn statement(transaction: &mut Transaction, shards: &[(u8, bool)]) {
     transaction.next_statement().unwrap();
     for (index, writes) in shards {
-        transaction.contact(&shard(*index));
+        transaction.contact(&shard(*index), None);
         assert!(transaction.answered(&shard(*index), !writes));
     }
 }
@@ -43,6 +43,34 @@ fn the_way_to_commit_follows_from_who_wrote() {
 }
 
 #[test]
+fn a_shard_that_got_chunks_after_its_first_statement_is_not_asked_for_them() {
+    let time = |seconds| Timestamp { seconds, increment: 1 };
+    let mut transaction = new();
+    transaction.next_statement().unwrap();
+    transaction.contact(&shard(0), Some(time(10)));
+    for (index, arrived, expected) in [(0, 9, None), (0, 10, None), (0, 11, Some(time(10))), (1, 11, None)] {
+        assert_eq!(transaction.conflict(&shard(index), time(arrived)), expected, "shard{index} at {arrived}");
+    }
+    // A later statement does not change what the shard reads at.
+    transaction.contact(&shard(0), Some(time(20)));
+    assert_eq!(transaction.conflict(&shard(0), time(11)), Some(time(10)));
+
+    // A snapshot is of one time on all shards; it is chosen again only while nothing was read from it.
+    for (concern, later) in
+        [(ReadConcern::Snapshot(time(10)), None), (ReadConcern::Given(time(10)), Some(time(10)))]
+    {
+        let mut transaction = Transaction::begin(1, concern);
+        transaction.next_statement().unwrap();
+        assert_eq!(transaction.conflict(&shard(0), time(11)), Some(time(10)));
+        transaction.read_later(Some(time(12)));
+        assert_eq!(transaction.conflict(&shard(0), time(11)), later);
+        transaction.contact(&shard(1), Some(time(12)));
+        transaction.read_later(Some(time(15)));
+        assert!(transaction.conflict(&shard(0), time(14)).is_some());
+    }
+}
+
+#[test]
 fn a_single_write_commit_is_recovered_the_second_time() {
     let mut transaction = new();
     statement(&mut transaction, &[(0, false), (1, true)]);
@@ -56,7 +84,7 @@ fn a_participant_that_never_answered_forbids_the_commit() {
     let mut transaction = new();
     statement(&mut transaction, &[(0, true)]);
     transaction.next_statement().unwrap();
-    transaction.contact(&shard(1));
+    transaction.contact(&shard(1), None);
     assert_eq!(transaction.commit(), Err(NoCommit::Unanswered(shard(1))));
     assert_eq!(transaction.abort(), Some(Shards::from_iter([shard(0), shard(1)])));
     assert_eq!(transaction.commit(), Err(NoCommit::Aborted));
@@ -66,11 +94,11 @@ fn a_participant_that_never_answered_forbids_the_commit() {
 fn only_the_first_statement_on_one_shard_is_retargeted() {
     let mut transaction = new();
     transaction.next_statement().unwrap();
-    transaction.contact(&shard(0));
+    transaction.contact(&shard(0), None);
     assert!(transaction.may_retarget(&shard(0)));
     transaction.forget(&shard(0));
-    assert_eq!(transaction.contact(&shard(1)), Contact { starts: true, coordinator: true });
-    transaction.contact(&shard(2));
+    assert_eq!(transaction.contact(&shard(1), None), Contact { starts: true, coordinator: true });
+    transaction.contact(&shard(2), None);
     assert!(!transaction.may_retarget(&shard(1)));
     let mut transaction = new();
     statement(&mut transaction, &[(0, false)]);
@@ -114,7 +142,7 @@ proptest! {
                         continue;
                     }
                     for (index, answer) in answers {
-                        let contact = transaction.contact(&shard(index));
+                        let contact = transaction.contact(&shard(index), None);
                         let known = model.iter().position(|(known, _)| *known == index);
                         prop_assert_eq!(contact.starts, known.is_none());
                         if known.is_none() {
