@@ -289,10 +289,12 @@ impl split::Source for Source<'_, '_> {
     fn aim(&self, statement: u32) -> CommandResult<Aim> {
         let unknown = || CommandError::new(ErrorCode::InternalError, "no such statement");
         let routing = self.route.sharded().ok_or_else(unknown)?;
-        if self.batch.is_time_series() {
-            return time_series::target(self.batch.statements.raw(statement), routing);
-        }
-        let aim = target::target(self.batch.statements.get(statement).ok_or_else(unknown)?, routing)?;
+        let statement = self.batch.statements.get(statement).ok_or_else(unknown)?;
+        let aim = if self.batch.is_time_series() {
+            time_series::target(statement, routing)?
+        } else {
+            target::target(statement, routing)?
+        };
         let target = |shard: ShardId| Target { version: routing.shard_version(&shard), shard };
         Ok(match aim {
             // A transaction can be run again as a whole: only the shards that are concerned, with their versions.
@@ -338,12 +340,6 @@ async fn route(op: &Op<'_>, batch: &mut Batch<'_>, freshness: Freshness) -> Comm
     let buckets = time_series::buckets_of(&named);
     match route_of(op, &buckets, freshness).await? {
         sharded @ Route::Sharded(_) => {
-            if batch.statements.kind() != Kind::Insert {
-                return Err(CommandError::not_supported(format_args!(
-                    "{} on a sharded time-series collection",
-                    op.command.name
-                )));
-            }
             batch.buckets = Some(buckets);
             Ok(sharded)
         }

@@ -8,7 +8,7 @@ use super::batch::{RuntimeConstants, known_route};
 use super::concern;
 use super::outcome::ConcernError;
 use super::shard_key_change::{self, Moved};
-use super::{child, target, time_series};
+use super::{child, target};
 use crate::codes::ErrorCode;
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
@@ -108,17 +108,8 @@ async fn destination(op: &Op<'_>, spec: &Spec<'_>) -> Result<Destination, Refuse
     loop {
         let routing = match &route {
             Route::Config => return Ok(Destination::config()),
-            Route::Unsharded(database) => {
-                let buckets = time_series::buckets_of(&ns);
-                if !ns.coll().starts_with("system.")
-                    && matches!(known_route(op, &buckets).await, Ok(Route::Sharded(_)))
-                {
-                    return Err(Refused::Final(CommandError::not_supported(
-                        "findAndModify on a sharded time-series collection",
-                    )));
-                }
-                return Ok(Destination::unsharded(database));
-            }
+            // Also of a time series, sharded or not: its shard refuses it (166).
+            Route::Unsharded(database) => return Ok(Destination::unsharded(database)),
             Route::Sharded(routing) => routing,
         };
         let target =

@@ -4,7 +4,6 @@ use crate::command::{Command, RunsOn::Targeted, handler};
 use crate::write;
 
 const NOT_ENCRYPTED: &str = "Queryable Encryption";
-const NOT_TIME_SERIES: &str = "sharded time-series collections, Queryable Encryption";
 
 pub(super) const ROWS: &[Command] = &[
     Command::new("insert", Targeted, handler!(write::insert::insert))
@@ -20,14 +19,14 @@ pub(super) const ROWS: &[Command] = &[
         .retryable()
         .api_v1()
         .needs("update")
-        .partly(NOT_TIME_SERIES),
+        .partly(NOT_ENCRYPTED),
     Command::new("delete", Targeted, handler!(write::delete::delete))
         .writes()
         .in_transaction()
         .retryable()
         .api_v1()
         .needs("remove")
-        .partly(NOT_TIME_SERIES),
+        .partly(NOT_ENCRYPTED),
     Command::new("findAndModify", Targeted, handler!(write::find_and_modify::find_and_modify))
         .aliases(&["findandmodify"])
         .writes()
@@ -35,5 +34,5 @@ pub(super) const ROWS: &[Command] = &[
         .retryable()
         .api_v1()
         .needs("find")
-        .partly(NOT_TIME_SERIES),
+        .partly(NOT_ENCRYPTED),
 ];
