@@ -4,6 +4,7 @@
 //! ```text
 //! cargo run --release -p bench -- compare [--rounds 5] [--seconds 2] [--connections 1,16,64] [--mongos PATH]
 //! cargo run --release -p bench -- merge [--documents 1000000] [--pause 60]
+//! cargo run --release -p bench -- read-ahead [--documents 200000]
 //! cargo run --release -p bench -- insert-many [--documents 100000]
 //! cargo run --release -p bench -- group [--documents 1000000] [--keys 500000]
 //! ```
@@ -11,6 +12,7 @@
 //! The figure that counts is CPU µs an operation of the middle process, read from `/proc`; wall-clock figures are
 //! printed beside it and mean little on a shared machine.
 
+mod ahead;
 mod data;
 mod group;
 mod insert_many;
@@ -49,6 +51,18 @@ enum Command {
         /// Seconds that the client pauses in the middle.
         #[arg(long, default_value_t = 0)]
         pause: u64,
+        /// The router to measure; the release build otherwise.
+        #[arg(long)]
+        router: Option<PathBuf>,
+    },
+    /// Scans of all documents, with shards asked ahead of the client and without.
+    ReadAhead {
+        /// How many, of about 200 bytes.
+        #[arg(long, default_value_t = 200_000)]
+        documents: i64,
+        /// Rounds of each.
+        #[arg(long, default_value_t = 3)]
+        rounds: usize,
         /// The router to measure; the release build otherwise.
         #[arg(long)]
         router: Option<PathBuf>,
@@ -108,6 +122,7 @@ async fn main() -> Result<()> {
         Command::Merge { documents, pause, router } => {
             merge::run(router, documents, Duration::from_secs(pause)).await
         }
+        Command::ReadAhead { documents, rounds, router } => ahead::run(router, documents, rounds).await,
         Command::InsertMany { documents, router } => insert_many::run(router, documents).await,
         Command::Group { documents, keys, rounds, router } => {
             group::run(router, documents, keys, rounds).await

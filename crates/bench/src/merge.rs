@@ -7,9 +7,9 @@ use bson::doc;
 use futures_util::TryStreamExt;
 use testkit::{Cluster, Usage};
 
-const DATABASE: &str = "bench";
-const COLLECTION: &str = "merged";
-const SHARDS: usize = 4;
+pub(crate) const DATABASE: &str = "bench";
+pub(crate) const COLLECTION: &str = "merged";
+pub(crate) const SHARDS: usize = 4;
 
 /// Loads documents over four shards, reads them all in an order that is no shard key, and prints what it cost.
 pub(crate) async fn run(router: Option<std::path::PathBuf>, documents: i64, pause: Duration) -> Result<()> {
@@ -65,13 +65,14 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-struct Costs {
-    router: Usage,
-    shards: Duration,
+/// CPU used so far.
+pub(crate) struct Costs {
+    pub(crate) router: Usage,
+    pub(crate) shards: Duration,
 }
 
 impl Costs {
-    fn of(cluster: &Cluster) -> Result<Self> {
+    pub(crate) fn of(cluster: &Cluster) -> Result<Self> {
         let mut shards = Duration::ZERO;
         for shard in cluster.shards() {
             shards += shard.member(0)?.usage()?.cpu;
@@ -80,7 +81,8 @@ impl Costs {
     }
 }
 
-async fn load(cluster: &Cluster, documents: i64) -> Result<()> {
+/// Hashes documents over the shards.
+pub(crate) async fn load(cluster: &Cluster, documents: i64) -> Result<()> {
     cluster
         .admin(doc! { "shardCollection": format!("{DATABASE}.{COLLECTION}"), "key": { "_id": "hashed" } })
         .await?;

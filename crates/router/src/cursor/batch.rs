@@ -11,6 +11,8 @@ use crate::error::{CommandError, CommandResult};
 pub struct Batch {
     /// Array elements that are left, shared with the shard's message.
     rest: Bytes,
+    /// How many bytes of them came.
+    came: usize,
     /// Length of the first element's head (type byte and name) and of its document; 0 when none is left.
     head: usize,
     document: usize,
@@ -86,7 +88,7 @@ impl Batch {
     /// From the elements of an array of documents.
     #[must_use]
     pub fn new(elements: Bytes) -> Self {
-        let mut batch = Self { rest: elements, ..Self::default() };
+        let mut batch = Self { came: elements.len(), rest: elements, ..Self::default() };
         batch.measure();
         batch
     }
@@ -95,6 +97,12 @@ impl Batch {
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.document == 0
+    }
+
+    /// Is less than half of it left?
+    #[must_use]
+    pub const fn is_low(&self) -> bool {
+        self.rest.len() <= self.came / 2
     }
 
     /// The next document.
@@ -174,9 +182,11 @@ mod tests {
         let mut reply = CursorReply::parse(&Bytes::copy_from_slice(body.as_bytes())).unwrap();
         assert_eq!(reply.id, 7);
         let mut seen = Vec::new();
+        assert!(!reply.batch.is_low());
         while let Some(doc) = reply.batch.peek() {
             seen.push(doc.get_i64("x"));
             reply.batch.advance();
+            assert!(reply.batch.is_low());
         }
         assert_eq!(seen, [Some(1), Some(2)]);
         assert!(reply.batch.is_empty());

@@ -5,6 +5,7 @@ use document::order::compare_values;
 use document::{Doc, Value};
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use super::batch::{Batch, is_metadata};
 use super::group::Grouped;
@@ -226,7 +227,7 @@ impl RouterCursor {
     /// Writes up to `batch_size` documents as array elements to `out` (bounded by bytes too).
     pub async fn next_batch(
         &mut self,
-        servers: &Servers,
+        servers: &Arc<Servers>,
         out: &mut BytesMut,
         batch_size: Option<u64>,
         options: GetMoreOptions<'_>,
@@ -238,6 +239,8 @@ impl RouterCursor {
         let mut given = 0_u64;
         // An awaitData cursor whose shard had nothing answers with an empty batch.
         let mut awaited = false;
+        // Shards know the limit of a limited query, but not what of it the others give.
+        let reads_ahead = options.read_ahead && self.limit.is_none();
         loop {
             if self.limit == Some(0) {
                 return Ok(BatchEnd::Exhausted);
@@ -270,6 +273,22 @@ impl RouterCursor {
                 self.limit = self.limit.map(|limit| limit - 1);
             }
             self.take_first();
+            if reads_ahead {
+                self.read_ahead(next, servers, options);
+            }
+        }
+    }
+
+    /// Has a stream that runs low asked for its next batch, so that shards work while others' documents are given and while
+    /// the client reads. In order, every stream is needed all the time: two batches a shard are held at most. Without
+    /// order one is given after the other: those that are used up are asked, and the last one that is not.
+    fn read_ahead(&mut self, index: usize, servers: &Arc<Servers>, options: GetMoreOptions<'_>) {
+        let needed = self.order != Order::Any || self.ready.len() <= 1;
+        let shard_batch = self.shard_batch;
+        if let Some(stream) = self.streams.get_mut(index)
+            && (stream.batch().is_empty() || needed && stream.batch().is_low())
+        {
+            stream.read_ahead(servers, stream.options(shard_batch, options));
         }
     }
 
@@ -298,9 +317,8 @@ impl RouterCursor {
                     .iter_mut()
                     .filter(|stream| hungry(stream))
                     .map(|stream| async move {
-                        let size = shard_batch.unwrap_or_else(|| stream.modest_batch());
-                        let batch_size = i64::try_from(size).ok();
-                        let fetched = stream.fetch(servers, GetMoreOptions { batch_size, ..options }).await;
+                        let options = stream.options(shard_batch, options);
+                        let fetched = stream.fetch(servers, options).await;
                         (stream, fetched)
                     })
                     .collect();

@@ -7,7 +7,7 @@
 //!
 //! [`group`] merges partial groups: a [`RouterCursor`] then gives what is left of them.
 //!
-//! Limits: memory is one batch a shard (a shard is asked again only when its batch is used up), a batch to the client
+//! Limits: memory is one batch a shard, two where batches are asked for ahead of the client; a batch to the client
 //! ends at 16 MiB; idle cursors are killed after `cursorTimeoutMillis`, those of a client that is gone after
 //! `pointsmanGoneClientCursorTimeoutMillis`.
 

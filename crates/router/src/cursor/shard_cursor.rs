@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use document::{Doc, DocBuf, splice};
+use tokio::task::JoinHandle;
 use tokio::time::{Duration, Instant};
-use topology::{ReplicaSet, Server};
+use topology::{ReplicaSet, Server, TopologyError};
 
 use super::batch::{Batch, CursorReply};
 use super::graveyard::Graveyard;
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
-use crate::remote::Servers;
+use crate::local::asked;
 use crate::remote::ask::transport_error;
 use crate::remote::config::internal_request;
+use crate::remote::{Servers, ShardReply};
 use crate::request::ApiParameters;
 use crate::session::SessionId;
 use crate::transaction::CursorTag;
@@ -28,7 +30,7 @@ const LEAST_MERGE_BATCH: u64 = 101;
 
 /// A cursor that is open on a member.
 #[derive(Debug, Clone)]
-pub struct OpenCursor {
+pub(super) struct OpenCursor {
     set: Arc<ReplicaSet>,
     server: Arc<Server>,
     /// 0 when it is exhausted.
@@ -38,11 +40,16 @@ pub struct OpenCursor {
     session: CursorSession,
 }
 
+/// A getMore that was sent while the client reads what came before.
+pub(super) type Ahead = JoinHandle<Result<ShardReply, TopologyError>>;
+
 /// A shard's cursor and what it sent last. Dropped before its end, it is closed on its member in the background.
 #[derive(Debug)]
 pub struct ShardCursor {
     open: OpenCursor,
     batch: Batch,
+    /// The batch after it is on its way, or has come.
+    ahead: Option<Ahead>,
     /// `postBatchResumeToken` of its last answer.
     post_batch: Option<DocBuf>,
     /// Documents and bytes handed out so far: how large the documents are.
@@ -76,6 +83,8 @@ pub struct GetMoreOptions<'a> {
     pub deadline: Option<Instant>,
     /// Of the client's command.
     pub api: ApiParameters<'a>,
+    /// Whether shards may be asked for more than this batch needs.
+    pub read_ahead: bool,
 }
 
 impl ShardCursor {
@@ -92,7 +101,14 @@ impl ShardCursor {
     ) -> Self {
         let CursorReply { id, batch, at: _, post_batch } = opened;
         let open = OpenCursor { set, server, id, db: db.into(), collection: collection.into(), session };
-        Self { open, batch, post_batch, given: (0, 0), graveyard: Arc::clone(servers.graveyard()) }
+        Self {
+            open,
+            batch,
+            ahead: None,
+            post_batch,
+            given: (0, 0),
+            graveyard: Arc::clone(servers.graveyard()),
+        }
     }
 
     /// The documents at hand.
@@ -129,6 +145,17 @@ impl ShardCursor {
             Some(average) if average > 0 => (MERGE_BATCH_BYTES / average).max(LEAST_MERGE_BATCH),
             _ => LEAST_MERGE_BATCH,
         }
+    }
+
+    /// The client's options with the number of documents that a merge asks for.
+    #[must_use]
+    pub(super) fn options<'a>(
+        &self,
+        shard_batch: Option<u64>,
+        options: GetMoreOptions<'a>,
+    ) -> GetMoreOptions<'a> {
+        let size = shard_batch.unwrap_or_else(|| self.modest_batch());
+        GetMoreOptions { batch_size: i64::try_from(size).ok(), ..options }
     }
 
     /// Will the shard send no more?
@@ -194,17 +221,42 @@ impl ShardCursor {
         })
     }
 
+    /// Asks for the next batch without waiting for it: [`Self::fetch`] takes it, or the error that came instead. The
+    /// cursor must be one that nothing else but its getMores uses: outside of transactions, without a time limit.
+    pub fn read_ahead(&mut self, servers: &Arc<Servers>, options: GetMoreOptions<'_>) {
+        if self.ahead.is_some() || self.is_exhausted() {
+            return;
+        }
+        // What is wrong with the request, the next fetch will say.
+        let Ok(mut request) = self.get_more_request(servers, options, |_| {}) else { return };
+        let servers = Arc::clone(servers);
+        let (set, server) = (Arc::clone(&self.open.set), Arc::clone(&self.open.server));
+        self.ahead =
+            Some(tokio::spawn(async move { servers.exchange(&set, &server, &mut request, None).await }));
+    }
+
     /// Fetches the next batch.
     pub async fn fetch(&mut self, servers: &Servers, options: GetMoreOptions<'_>) -> CommandResult<()> {
-        let mut request = self.get_more_request(servers, options, |_| {})?;
-        let answer = servers
-            .exchange(&self.open.set, &self.open.server, &mut request, options.deadline)
-            .await
-            .map_err(transport_error)?;
+        let answer = match &mut self.ahead {
+            None => {
+                let mut request = self.get_more_request(servers, options, |_| {})?;
+                servers.exchange(&self.open.set, &self.open.server, &mut request, options.deadline).await
+            }
+            Some(ahead) => {
+                let begun = Instant::now();
+                let answer = ahead.await;
+                self.ahead = None;
+                asked::note(self.open.set.name(), begun.elapsed());
+                answer.map_err(|error| {
+                    CommandError::new(ErrorCode::InternalError, format!("reading ahead ended: {error}"))
+                })?
+            }
+        };
+        let answer = answer.map_err(transport_error)?;
         if !answer.summary.ok {
             let error = CommandError::from_reply(answer.reply.body());
-            if error.code() != ErrorCode::MaxTimeMSExpired {
-                // The shard has closed it.
+            if error.code() == ErrorCode::CursorNotFound {
+                // After any other error it may still be there: a command can fail before it has its cursor.
                 self.open.id = 0;
             }
             return Err(error.context(format_args!("Error on remote shard {}", self.open.server.address())));
@@ -219,7 +271,7 @@ impl ShardCursor {
     /// Ends it here; its shard is told in the background.
     pub fn give_up(&mut self) {
         if self.open.id != 0 {
-            self.graveyard.bury(self.open.clone());
+            self.graveyard.bury(self.open.clone(), self.ahead.take());
             self.open.id = 0;
         }
     }
@@ -232,7 +284,7 @@ impl ShardCursor {
 
 impl OpenCursor {
     /// Closes it on its member, whatever comes back: the member's own time-out is the safety net.
-    pub async fn kill(self, servers: &Servers) {
+    pub(super) async fn kill(self, servers: &Servers) {
         let request = internal_request(servers, &self.db, |out| {
             splice::put_str(out, "killCursors", &self.collection);
             let cursors = splice::open_array(out, "cursors");

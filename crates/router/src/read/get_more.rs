@@ -10,7 +10,7 @@ use super::find_spec::count;
 use super::open::set_cursor_id;
 use crate::codes::ErrorCode;
 use crate::command::Op;
-use crate::cursor::{BatchEnd, CheckedOut, CursorKind, GetMoreOptions, cursor_id};
+use crate::cursor::{BatchEnd, CheckedOut, CursorKind, GetMoreOptions, Owner, cursor_id};
 use crate::ddl::arguments;
 use crate::error::{CommandError, CommandResult};
 use crate::remote::ask::transport_error;
@@ -66,6 +66,17 @@ fn op_deadline(_op: &Op<'_>, checked_out: &CheckedOut<'_>) -> Option<Instant> {
     (checked_out.owner.kind != CursorKind::TailableAwaitData).then(|| Instant::now() + left)
 }
 
+/// May shards be asked for batches that the client has not asked for yet? From its first getMore on it will take more. Not in
+/// transactions, whose next statement must find its participants idle; not with a budget, which is for the time that
+/// the client waits; not when the end of the data is no end.
+fn reads_ahead(op: &Op<'_>, owner: &Owner, deadline: Option<Instant>) -> bool {
+    owner.kind == CursorKind::Normal
+        && owner.transaction.is_none()
+        && owner.change_stream.is_none()
+        && deadline.is_none()
+        && op.router.parameters().flag("pointsmanReadAhead")
+}
+
 async fn next(
     op: &Op<'_>,
     checked_out: &mut CheckedOut<'_>,
@@ -95,6 +106,7 @@ async fn next(
         await_ms,
         deadline: if awaits { None } else { deadline },
         api: op.request.generic.api,
+        read_ahead: reads_ahead(op, &checked_out.owner, deadline),
     };
     if checked_out.owner.change_stream.is_some() {
         return change_stream(op, checked_out, collection, batch_size, max_time).await;

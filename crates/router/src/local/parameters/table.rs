@@ -89,6 +89,7 @@ pub const ROWS: &[Parameter] = &[
     row("pointsmanGoneClientCursorTimeoutMillis", Int(20_000), Always, ACTS),
     row("pointsmanGroupMergeMaxBytes", Int(64 << 20), Always, ACTS),
     row("pointsmanGroupMergeMaxBytesOfAll", Int(256 << 20), Always, ACTS),
+    row("pointsmanReadAhead", Bool(true), Always, ACTS),
     row("quiet", Bool(false), Always, ACTS),
     row("readHedgingMode", Text("off"), Never, ACTS),
     row("replicaSetMonitorProtocol", Text("streamable"), Never, ACTS),
