@@ -160,20 +160,14 @@ impl<'a> FindSpec<'a> {
     /// Writes the command for one of several shards (see the table in the reads reference: skip stays here, the limit
     /// covers it, the sort key comes along).
     pub(crate) fn write_for_many(&self, op: &Op<'_>, order: &Order, out: &mut BytesMut) -> CommandResult<()> {
-        let natural = self.sort.filter(|sort| is_natural(*sort));
         let adds_projection = *order != Order::Any || self.show_record_id;
         splice::copy_fields(op.request.body, out, |name| match name {
             b"skip" | b"limit" | b"singleBatch" => Keep::No,
             b"projection" if adds_projection => Keep::No,
-            b"sort" if natural.is_some() => Keep::No,
-            b"hint" if natural.is_some() => Keep::No,
             b"showRecordId" if self.show_record_id => Keep::No,
             _ if is_generic(name) => Keep::No,
             _ => Keep::Yes,
         });
-        if let Some(natural) = natural {
-            splice::put_doc(out, "hint", natural);
-        }
         if let Some(limit) = self.shard_limit()? {
             splice::put_i64(out, "limit", limit);
         }
@@ -199,9 +193,10 @@ impl<'a> FindSpec<'a> {
     }
 }
 
-/// A sort by the order on disk: a hint in disguise (6.0).
+/// A sort by the order on disk, which has no key to merge by. Beside other fields it is an error that the shards tell.
 fn is_natural(sort: Doc<'_>) -> bool {
-    sort.first().is_some_and(|field| field.name() == "$natural")
+    let mut fields = sort.iter();
+    fields.next().is_some_and(|field| field.name() == "$natural") && fields.next().is_none()
 }
 
 /// Does the filter order by distance? Looks through `$and` as deep as a query may nest.
