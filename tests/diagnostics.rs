@@ -124,6 +124,12 @@ async fn counters_follow_what_clients_do() {
     conn.command_ok("counted", doc! { "find": "u" }).await.unwrap();
     assert!(!is_ok(&conn.command("counted", doc! { "find": "c", "filter": 5 }).await.unwrap()));
     assert!(!is_ok(&conn.command("counted", doc! { "nosuch": 1 }).await.unwrap()));
+    // What was begun on another router.
+    let elsewhere = doc! { "getMore": 4_711_i64, "collection": "c" };
+    assert!(!is_ok(&conn.command("counted", elsewhere).await.unwrap()));
+    let session = bson::Binary { subtype: bson::spec::BinarySubtype::Uuid, bytes: vec![7; 16] };
+    let elsewhere = doc! { "find": "c", "lsid": { "id": session }, "txnNumber": 5_i64, "autocommit": false };
+    assert!(!is_ok(&conn.command("counted", elsewhere).await.unwrap()));
     let after = conn.command_ok("admin", doc! { "serverStatus": 1 }).await.unwrap();
     let more = |path: &str| {
         let get = |status: &Document| {
@@ -136,8 +142,9 @@ async fn counters_follow_what_clients_do() {
         };
         get(&after) - get(&before)
     };
-    assert_eq!((more("opcounters.insert"), more("opcounters.query")), (201, 4));
-    assert_eq!((more("metrics.commands.find.total"), more("metrics.commands.find.failed")), (4, 1));
+    assert_eq!((more("opcounters.insert"), more("opcounters.query")), (201, 5));
+    assert_eq!((more("pointsman.unknownCursors"), more("pointsman.foreignTransactionStatements")), (1, 1));
+    assert_eq!((more("metrics.commands.find.total"), more("metrics.commands.find.failed")), (5, 2));
     assert_eq!(more("metrics.commands.<UNKNOWN>"), 1);
     assert_eq!((more("metrics.cursor.open.multiTarget"), more("metrics.cursor.totalOpened")), (1, 1));
     for (path, n) in [

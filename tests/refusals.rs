@@ -326,7 +326,7 @@ async fn transactions(conn: &mut RawConn, wrong: &mut Wrong) {
             "less than last txnNumber 5 seen in session",
         ),
         (starting(find(), 1, 5), 117, "ConflictingOperationInProgress", "already started"),
-        (in_transaction(find(), 1, 6), 251, "NoSuchTransaction", "cannot continue txnId"),
+        (in_transaction(find(), 1, 6), 251, "NoSuchTransaction", "was not begun on this router"),
         (
             in_transaction(concern("local"), 1, 5),
             72,

@@ -79,6 +79,7 @@ pub struct CursorTable {
     opened: AtomicU64,
     timed_out: AtomicU64,
     abandoned: AtomicU64,
+    unknown: AtomicU64,
 }
 
 /// Counts for serverStatus.
@@ -90,6 +91,8 @@ pub struct CursorCounts {
     pub timed_out: u64,
     /// Closed because their client was gone.
     pub abandoned: u64,
+    /// getMores for a cursor that is not here: ended, or opened on another router.
+    pub unknown: u64,
     /// A getMore works with them right now.
     pub pinned: u64,
     /// Over several shards.
@@ -151,7 +154,10 @@ impl CursorTable {
         session: Option<SessionId>,
         transaction: Option<i64>,
     ) -> CommandResult<CheckedOut<'_>> {
-        let MapEntry::Occupied(mut entry) = self.slots.entry(id) else { return Err(not_found(id)) };
+        let MapEntry::Occupied(mut entry) = self.slots.entry(id) else {
+            self.unknown.fetch_add(1, Ordering::Relaxed);
+            return Err(not_found(id));
+        };
         match entry.get() {
             Slot::InUse { .. } => {
                 Err(CommandError::new(ErrorCode::CursorInUse, format!("Cursor already in use (id: {id}).")))
@@ -260,6 +266,7 @@ impl CursorTable {
             opened: self.opened.load(Ordering::Relaxed),
             timed_out: self.timed_out.load(Ordering::Relaxed),
             abandoned: self.abandoned.load(Ordering::Relaxed),
+            unknown: self.unknown.load(Ordering::Relaxed),
             ..CursorCounts::default()
         };
         for entry in &self.slots {

@@ -87,7 +87,10 @@ const SECTIONS: &[Section] = &[
     ("metrics", metrics),
     ("pointsman", |op, _, w| {
         w.put("version", env!("CARGO_PKG_VERSION"));
-        w.put("cursorsOfGoneClients", long(op.router.cursors().counts().abandoned));
+        let cursors = op.router.cursors().counts();
+        w.put("cursorsOfGoneClients", long(cursors.abandoned));
+        w.put("unknownCursors", long(cursors.unknown));
+        w.put("foreignTransactionStatements", long(op.router.transactions().stats().foreign_statements()));
     }),
 ];
 

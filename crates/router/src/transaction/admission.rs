@@ -47,7 +47,11 @@ pub(super) fn admit(session: &SessionId, active: Option<i64>, asked: Asked) -> C
         std::cmp::Ordering::Greater if commits => Ok(Admission::Recover),
         std::cmp::Ordering::Greater => Err(CommandError::new(
             ErrorCode::NoSuchTransaction,
-            format!("cannot continue txnId {number} for session {session} with txnId {active_number}"),
+            format!(
+                "cannot continue txnId {number} for session {session} with txnId {active_number}: it was not begun on this \
+                 router, which knows no statement of it. Does a load balancer send one client to several routers, or was \
+                 the router restarted?"
+            ),
         )),
     }
 }

@@ -77,7 +77,12 @@ impl Statement {
             starts: generic.start_transaction,
             commits: op.command.name == "commitTransaction",
         };
-        match admission::admit(&session, record.transaction.as_ref().map(Transaction::number), asked)? {
+        let admitted =
+            admission::admit(&session, record.transaction.as_ref().map(Transaction::number), asked);
+        if admitted.as_ref().is_err_and(|error| error.code() == ErrorCode::NoSuchTransaction) {
+            op.router.transactions().stats().foreign();
+        }
+        match admitted? {
             Admission::Begin => {
                 let concern =
                     admission::read_concern(generic.read_concern, op.router.clock().cluster_time(), || {

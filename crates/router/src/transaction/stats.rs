@@ -15,6 +15,7 @@ pub(crate) struct Stats {
     committed: AtomicU64,
     contacted: AtomicU64,
     requests: AtomicU64,
+    foreign: AtomicU64,
     /// By the order of [`WAYS`].
     ways: [Way; WAYS.len()],
 }
@@ -37,6 +38,16 @@ impl Stats {
 
     pub(super) fn aborted(&self) {
         self.aborted.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A statement came for a transaction that was not begun here.
+    pub(super) fn foreign(&self) {
+        self.foreign.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How many such statements came.
+    pub(crate) fn foreign_statements(&self) -> u64 {
+        self.foreign.load(Ordering::Relaxed)
     }
 
     /// A request goes to a participant.

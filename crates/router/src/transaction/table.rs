@@ -83,7 +83,7 @@ impl Transactions {
     }
 
     /// Counters.
-    pub(super) const fn stats(&self) -> &Arc<Stats> {
+    pub(crate) const fn stats(&self) -> &Arc<Stats> {
         &self.stats
     }
 
