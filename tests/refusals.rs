@@ -403,10 +403,12 @@ async fn transactions(conn: &mut RawConn, wrong: &mut Wrong) {
     ] {
         wrong.unless(conn, DB, command, (code, name, says)).await;
     }
-    for db in ["config", "local"] {
-        let command = in_transaction(doc! { "find": "chunks" }, 1, 5);
-        let (code, ..) = refusal(conn, db, command).await;
-        assert!([263, 20].contains(&code), "{db}: {code}");
+    let elsewhere = in_transaction(doc! { "find": "chunks" }, 1, 5);
+    for (db, expected) in [
+        ("config", (263, "OperationNotSupportedInTransaction", "config")),
+        ("local", (20, "IllegalOperation", "Can't use 'local' database through mongos")),
+    ] {
+        wrong.unless(conn, db, elsewhere.clone(), expected).await;
     }
     // None of it has ended the transaction.
     conn.command_ok(DB, in_transaction(insert(), 1, 5)).await.unwrap();
@@ -427,4 +429,80 @@ async fn transactions(conn: &mut RawConn, wrong: &mut Wrong) {
     let twice = doc! { "insert": "u", "documents": [{ "_id": 0 }] };
     wrong.unless(conn, DB, starting(twice, 6, 1), (11_000, "DuplicateKey", "duplicate key")).await;
     wrong.unless(conn, "admin", end("commitTransaction", 6, 1), (251, "NoSuchTransaction", "aborted")).await;
+}
+
+/// Fails commands of one shard in the named way, as often as said.
+async fn fail(cluster: &Cluster, shard: usize, command: &str, times: i32, how: Document) {
+    let mut data = doc! { "failCommands": [command], "failInternalCommands": true };
+    data.extend(how);
+    let mode: Bson = if times == 0 { "off".into() } else { doc! { "times": times }.into() };
+    let point = doc! { "configureFailPoint": "failCommand", "mode": mode, "data": data };
+    cluster.shard(shard).unwrap().command("admin", point).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_shards_refuse_again_and_again_reaches_the_client_by_name() {
+    let (cluster, mut conn) = start().await;
+    let conn = &mut conn;
+    let mut wrong = Wrong::default();
+    const ALWAYS: i32 = 1_000;
+    // A shard that calls each version stale although there is no newer one.
+    let version = doc! {
+        "e": bson::oid::ObjectId::new(), "t": Timestamp { time: 1, increment: 1 }, "v": Timestamp { time: 1, increment: 0 },
+    };
+    let info = doc! { "ns": "no.r", "vReceived": version.clone(), "vWanted": version, "shardId": "shard0" };
+    let stale = doc! { "errorCode": 13_388, "errorExtraInfo": info };
+    let set = || doc! { "$set": { "v": 1 } };
+    fail(&cluster, 0, "update", ALWAYS, stale.clone()).await;
+    let no_progress =
+        "no progress was made executing batch write op in no.r after 5 rounds (0 ops completed in";
+    wrong.unless(conn, DB, update("r", doc! { "a": 1 }, set()), (82, "NoProgressMade", no_progress)).await;
+    fail(&cluster, 0, "find", ALWAYS, stale.clone()).await;
+    let find = || doc! { "find": "r", "filter": { "a": 1 } };
+    wrong.unless(conn, DB, find(), (13_388, "StaleConfig", "")).await;
+    // The second statement of a transaction cannot be targeted again: the driver is to start over.
+    fail(&cluster, 0, "find", 1, stale).await;
+    let other = doc! { "find": "r", "filter": { "a": 150 } };
+    conn.command_ok(DB, starting(other, 11, 1)).await.unwrap();
+    let moved = "was aborted on statement 2 due to: an error from cluster data placement change";
+    wrong.unless(conn, DB, in_transaction(find(), 11, 1), (13_388, "StaleConfig", moved)).await;
+
+    // No primary for a write that may not be sent twice: nothing that would make a driver give the router up.
+    fail(&cluster, 0, "update", 1, doc! { "errorCode": 10_107 }).await;
+    wrong.unless(conn, DB, update("r", doc! { "a": 1 }, set()), (6, "HostUnreachable", "")).await;
+    for (code, name) in
+        [(11_600, "InterruptedAtShutdown"), (91, "ShutdownInProgress"), (189, "PrimarySteppedDown")]
+    {
+        fail(&cluster, 0, "findAndModify", 1, doc! { "errorCode": code }).await;
+        let modify = doc! { "findAndModify": "r", "query": { "a": 1 }, "update": set() };
+        let (seen, _, text) = refusal(conn, DB, modify).await;
+        assert_eq!(seen, 6, "{name}: {text}");
+    }
+
+    // Different errors of several shards for one statement.
+    fail(&cluster, 0, "update", 1, doc! { "errorCode": 8 }).await;
+    fail(&cluster, 1, "update", 1, doc! { "errorCode": 96 }).await;
+    let many = doc! { "update": "r", "updates": [{ "q": {}, "u": set(), "multi": true }] };
+    wrong.unless(conn, DB, many, (65, "MultipleErrorsOccurred", "multiple errors for op : ")).await;
+
+    // A time that the chunks' histories do not reach.
+    let long_ago = doc! { "level": "snapshot", "atClusterTime": Timestamp { time: 1, increment: 1 } };
+    let old = doc! { "find": "r", "readConcern": long_ago };
+    wrong
+        .unless(conn, DB, old, (250, "StaleChunkHistory", "No history entry for the chunk at clusterTime"))
+        .await;
+
+    // Aborts that have nothing to abort: no shard took part, or nobody knows the transaction.
+    let refused = starting(update("r", doc! { "v": 0 }, set()), 12, 1);
+    wrong.unless(conn, DB, refused, (72, "InvalidOptions", "must contain an exact match on _id")).await;
+    let abort = |session| in_transaction(doc! { "abortTransaction": 1 }, session, 1);
+    let unknown = "no known command has been sent by this router for this transaction";
+    wrong.unless(conn, "admin", abort(12), (251, "NoSuchTransaction", unknown)).await;
+    wrong.unless(conn, "admin", abort(13), (251, "NoSuchTransaction", "cannot continue txnId")).await;
+    // A participant that never answered.
+    fail(&cluster, 0, "find", 1, doc! { "errorCode": 8 }).await;
+    let (code, ..) = refusal(conn, DB, starting(find(), 14, 1)).await;
+    assert_eq!(code, 8);
+    let commit = in_transaction(doc! { "commitTransaction": 1 }, 14, 1);
+    wrong.unless(conn, "admin", commit, (251, "NoSuchTransaction", "has been aborted")).await;
 }

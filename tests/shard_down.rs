@@ -127,6 +127,7 @@ async fn only_what_needs_a_dead_shard_fails_and_partial_answers_say_so() {
                     Ok(keys) => assert_eq!(answer(reply), (keys.clone(), true, true), "{command}"),
                     Err(code) => {
                         assert_eq!(reply.get_i32("code").ok(), Some(*code), "{command}: {reply}");
+                        assert_eq!(reply.get_str("codeName").unwrap(), "FailedToSatisfyReadPreference");
                         assert!(reply.get_str("errmsg").unwrap().contains("shard1"), "{command}: {reply}");
                     }
                 }
@@ -143,4 +144,11 @@ async fn only_what_needs_a_dead_shard_fails_and_partial_answers_say_so() {
     let failed: Vec<_> =
         errors.map(|error| (error.get_i32("index").unwrap(), error.get_i32("code").unwrap())).collect();
     assert_eq!(failed, [(1, 133)], "{inserted}");
+    let text =
+        inserted.get_array("writeErrors").unwrap()[0].as_document().unwrap().get_str("errmsg").unwrap();
+    assert!(
+        text.starts_with("Write results unavailable from failing to target a host in the shard shard1"),
+        "{text}"
+    );
+    assert!(text.contains("Could not find host matching read preference"), "{text}");
 }

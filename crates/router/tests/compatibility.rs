@@ -52,6 +52,22 @@ A pipeline that concerns one shard goes there whole. For several shards it is cu
 |---|---|---|
 ";
 
+const WRITES: &str = "
+## Replies of writes
+
+`tests/write_replies.rs` and `tests/time_series.rs` compare some 250 inserts, updates and deletes field by field with the
+server's own routing code, `findAndModify` with a server without routing. What differs on purpose:
+
+| where | how | why |
+|---|---|---|
+| a statement without the shard key | the same code and text, and behind it the shard key and the fields that the filter lacks | says what to add |
+| a filter that no server can parse, and that cannot be targeted either | refused for its targeting, not for its syntax | filters are parsed by shards only |
+| `writeConcernError` of one shard | `errInfo` as the shard sent it | mongos makes it a part of the text and sends an empty one |
+| a wrong number of `stmtIds` | the text does not repeat the whole command | it may have 100,000 statements |
+| a broadcast of which one shard is stale while another one refuses it | the refusal | mongos mixes both into `MultipleErrorsOccurred` |
+| a statement of a transaction on a shard that got chunks since the time that it reads at | `MigrationConflict`, to be run again | that of 6.0.5 finds nothing and says so ([`reliability.md`](reliability.md)) |
+";
+
 const OPTIONS_HEAD: &str = "
 ## Options of queries
 
@@ -77,6 +93,7 @@ fn the_page_says_what_the_table_says() {
     STAGES.iter().for_each(|stage| stage_row(&mut page, stage));
     page.push_str(OPTIONS_HEAD);
     OPTIONS.iter().for_each(|option| option_row(&mut page, option));
+    page.push_str(WRITES);
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/compatibility.md");
     if std::env::var_os("UPDATE_DOCS").is_some() {
         std::fs::write(&path, &page).unwrap();

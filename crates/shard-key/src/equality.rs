@@ -13,7 +13,7 @@ pub(crate) enum Found<T> {
     Array,
 }
 
-/// `$and`s inside of `$and`s are followed this deep; documents are bounded too, this keeps the stack small.
+/// `$and`s inside of `$and`s (and `$or`s of one) are followed this deep; documents are bounded too, this keeps the stack small.
 const MAX_DEPTH: u32 = 32;
 
 /// The value of each field of a pattern that a query fixes.
@@ -45,8 +45,11 @@ impl<'a> Equalities<'a> {
         for field in query {
             let name = field.name_bytes();
             if name.first() == Some(&b'$') {
-                if name == b"$and" && depth < MAX_DEPTH {
-                    for child in field.value().as_array().into_iter().flatten() {
+                let children = || field.value().as_array().into_iter().flatten();
+                // An alternative to nothing is no alternative.
+                let is_and = name == b"$and" || name == b"$or" && children().count() == 1;
+                if is_and && depth < MAX_DEPTH {
+                    for child in children() {
                         if let Value::Document(child) = child.value() {
                             self.conjunction(paths, child, depth + 1)?;
                         }

@@ -60,14 +60,7 @@ impl Registry {
             }
             return Ok(());
         }
-        if self.used.len() >= MAX_SESSIONS {
-            return Err(CommandError::new(
-                ErrorCode::TooManyLogicalSessions,
-                format!(
-                    "Unable to add session {session} into the cache because the number of active sessions is too high"
-                ),
-            ));
-        }
+        admit(session, self.used.len())?;
         self.used.insert(session, AtomicU32::new(period));
         Ok(())
     }
@@ -146,9 +139,30 @@ impl Registry {
     }
 }
 
+/// May one more session be known?
+fn admit(session: SessionId, known: usize) -> CommandResult<()> {
+    if known < MAX_SESSIONS {
+        return Ok(());
+    }
+    Err(CommandError::new(
+        ErrorCode::TooManyLogicalSessions,
+        format!(
+            "Unable to add session {session} into the cache because the number of active sessions is too high"
+        ),
+    ))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_million_sessions_are_enough() {
+        assert!(admit(A, MAX_SESSIONS - 1).is_ok());
+        let error = admit(A, MAX_SESSIONS).unwrap_err();
+        assert_eq!((error.code().0, &*error.code().name()), (261, "TooManyLogicalSessions"));
+        assert!(error.message().contains("the number of active sessions is too high"), "{error}");
+    }
 
     const A: SessionId = SessionId([1; 16]);
     const B: SessionId = SessionId([2; 16]);

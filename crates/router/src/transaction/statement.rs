@@ -231,12 +231,7 @@ impl Statement {
         if transaction.answered(shard, read_only.unwrap_or(false)) {
             return Ok(());
         }
-        Err(CommandError::new(
-            ErrorCode(51113),
-            format!(
-                "Participant shard {shard} claimed to be read-only for a transaction after previously claiming to have done a write"
-            ),
-        ))
+        Err(took_back(shard))
     }
 
     /// What an error of a shard means for the transaction.
@@ -370,6 +365,15 @@ impl Record {
     }
 }
 
+fn took_back(shard: &ShardId) -> CommandError {
+    CommandError::new(
+        ErrorCode(51113),
+        format!(
+            "Participant shard {shard} claimed to be read-only for a transaction after previously claiming to have done a write"
+        ),
+    )
+}
+
 fn shown(time: Timestamp) -> String {
     format!("{}:{}", time.seconds, time.increment)
 }
@@ -443,4 +447,17 @@ fn api_elements(api: &ApiParameters<'_>) -> DocBuf {
         elements.append("apiDeprecationErrors", errors);
     }
     elements
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No real shard does it; when it counts is tested with the state ([`super::super::state`]).
+    #[test]
+    fn a_shard_that_takes_its_write_back_is_refused() {
+        let error = took_back(&ShardId::new("shard1"));
+        assert_eq!((error.code().0, &*error.code().name()), (51113, "Location51113"));
+        assert!(error.message().contains("shard1 claimed to be read-only"), "{error}");
+    }
 }

@@ -61,6 +61,9 @@ impl<'a> Options<'a> {
             }
             let path = || format!("{}.{name}", kind.command());
             if matches!(value, Value::Null | Value::Undefined) && is_known(kind, name) {
+                if name == "stmtIds" && value == Value::Null {
+                    return Err(no_list(name));
+                }
                 continue;
             }
             match name {
@@ -156,6 +159,11 @@ fn is_known(kind: Kind, name: &str) -> bool {
 /// `BSON field '<command>.<name>' is an unknown field.`
 pub(super) fn unknown_field(path: &str, name: &str) -> CommandError {
     CommandError::new(ErrorCode(40415), format!("BSON field '{path}.{name}' is an unknown field."))
+}
+
+/// What servers say of lists that are null, unlike of other fields (seen on 6.0.5).
+pub(super) fn no_list(name: &str) -> CommandError {
+    CommandError::new(ErrorCode(10065), format!("invalid parameter: expected an object ({name})"))
 }
 
 /// `BSON field '<path>' is missing but a required field`

@@ -242,15 +242,8 @@ async fn replace(
     let deleted =
         write(transaction, op, collection, route, images.pre.as_doc(), "delete", "deletes", delete.as_doc())
             .await?;
-    match (images.upserts, deleted) {
-        (true, 0) | (false, 1) => {}
-        (false, _) => return commit(transaction, first).await.map(Moved::Nothing),
-        (true, _) => {
-            return Err(CommandError::new(
-                ErrorCode::ConflictingOperationInProgress,
-                "Delete matched a document when it should not have.",
-            ));
-        }
+    if !may_insert(images.upserts, deleted)? {
+        return commit(transaction, first).await.map(Moved::Nothing);
     }
     let post = images.post.as_doc();
     let inserted = write(transaction, op, collection, route, post, "insert", "documents", post).await?;
@@ -259,6 +252,18 @@ async fn replace(
     }
     let committed = commit(transaction, first).await?;
     Ok(Moved::Across(images, committed))
+}
+
+/// Does the other image follow after so many deleted ones? An upsert had found none.
+fn may_insert(upserts: bool, deleted: i64) -> CommandResult<bool> {
+    match (upserts, deleted) {
+        (true, 0) | (false, 1) => Ok(true),
+        (false, _) => Ok(false),
+        (true, _) => Err(CommandError::new(
+            ErrorCode::ConflictingOperationInProgress,
+            "Delete matched a document when it should not have.",
+        )),
+    }
 }
 
 /// One statement on the shard that owns `document`; gives its `n`.
@@ -311,4 +316,20 @@ async fn commit(transaction: &InternalTransaction<'_>, shard: &ShardId) -> Comma
         operation_time: answer.summary.times.operation,
         shard: Some(shard.clone()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// No real shard lets it happen: the delete reads at the time at which the upsert found nothing.
+    #[test]
+    fn an_upsert_that_deletes_is_a_conflict() {
+        for (upserts, deleted, inserts) in [(false, 1, true), (false, 0, false), (true, 0, true)] {
+            assert_eq!(may_insert(upserts, deleted).unwrap(), inserts, "{upserts}, {deleted}");
+        }
+        let error = may_insert(true, 1).unwrap_err();
+        assert_eq!((error.code().0, &*error.code().name()), (117, "ConflictingOperationInProgress"));
+        assert!(error.message().contains("Delete matched a document"), "{error}");
+    }
 }

@@ -4,7 +4,7 @@
 
 use document::{Doc, Value};
 
-use super::options::{missing_field, unknown_field};
+use super::options::{missing_field, no_list, unknown_field};
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 use crate::request::Request;
@@ -143,9 +143,11 @@ impl<'a> Update<'a> {
             let (name, value) = (field.name(), field.value());
             let path = || format!("update.updates.{name}");
             match name {
+                "q" if value == Value::Null => {}
                 "q" => query = Some(object(&path, value)?),
                 "u" => change = Some(Change::parse(value)?),
                 "hint" => check_hint(value)?,
+                "arrayFilters" if value == Value::Null => return Err(no_list(name)),
                 "multi" | "upsert" | "collation" | "c" | "arrayFilters" | "upsertSupplied"
                     if is_nothing(value) => {}
                 "multi" => multi = boolean(&path, value)?,
@@ -195,6 +197,7 @@ impl<'a> Delete<'a> {
             let (name, value) = (field.name(), field.value());
             let path = || format!("delete.deletes.{name}");
             match name {
+                "q" if value == Value::Null => {}
                 "q" => query = Some(object(&path, value)?),
                 "limit" => limit = Some(parse_limit(value)?),
                 "hint" => check_hint(value)?,
@@ -279,6 +282,8 @@ mod tests {
             (bson::rawdoc! { "q": {}, "u": {}, "upsert": "x" }, 14),
             (bson::rawdoc! { "q": {}, "u": {}, "collation": 5 }, 14),
             (bson::rawdoc! { "q": {}, "u": {}, "arrayFilters": [5] }, 14),
+            (bson::rawdoc! { "q": {}, "u": {}, "arrayFilters": null }, 10065),
+            (bson::rawdoc! { "q": null, "u": {} }, 40414),
             (bson::rawdoc! { "q": {}, "u": {}, "hint": 5 }, 9),
             (bson::rawdoc! { "q": {}, "u": {}, "sampleId": 1 }, 40415),
             (bson::rawdoc! { "q": {}, "u": [5] }, 14),
