@@ -120,6 +120,8 @@ fn keys_of_queries() {
         doc! {"b.c": "t", "x": {"$gt": 1}, "a": {"$eq": 5}},
         doc! {"$and": [{"a": 5}, {"$and": [{"b.c": {"$in": ["t"]}}]}]},
         doc! {"a": {"$eq": 5, "$gt": 1}, "b": {"c": "t", "d": 1}},
+        // As the server's own router takes it (6.0.5).
+        doc! {"$or": [{"a": 5, "b.c": "t"}]},
         doc! {"a": {"$all": [5]}, "b.c": "t", "$or": [{"x": 1}, {"y": 2}], "$comment": "c"},
     ] {
         assert_eq!(make(query.clone()), Some(expected.clone()), "{query}");
@@ -137,7 +139,8 @@ fn keys_of_queries() {
         doc! {"a": 5, "b.c": 1, "$and": [{"a": 6}]},
         doc! {"a": 5, "b": {"d": 1}},
         doc! {"a": 5, "b": {"$eq": {"c": 1}}},
-        doc! {"$or": [{"a": 5, "b.c": 1}]},
+        doc! {"$or": [{"a": 5, "b.c": 1}, {"a": 5, "b.c": 1}]},
+        doc! {"$or": [{"a": 5}], "b.c": {"$gt": 1}},
         doc! {"a": {"$ref": "c", "$id": 1}, "b.c": 1},
         doc! {"a": {"$not": {"$eq": 5}}, "b.c": 1},
         doc! {"$expr": {"$and": [{"$eq": ["$a", 5]}, {"$eq": ["$b.c", 1]}]}},
