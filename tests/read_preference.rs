@@ -128,7 +128,12 @@ async fn each_read_is_answered_by_a_member_that_it_prefers() {
             };
             assert_eq!(found, expected, "{comment}: {reply}");
             let seen = saw(&cluster, &comment).await;
-            assert!(seen.len() == 1 && seen.is_subset(allowed), "{comment}: {seen:?}, not of {allowed:?}");
+            // Reads of the nearest member are hedged, those of aggregate are not.
+            let most = if name == "nearest" && !comment.ends_with("aggregate") { 2 } else { 1 };
+            assert!(
+                (1..=most).contains(&seen.len()) && seen.is_subset(allowed),
+                "{comment}: {seen:?}, not of {allowed:?}"
+            );
         }
     }
     // Writes go to the primary, whatever they prefer.

@@ -89,6 +89,26 @@ impl SetDescription {
         self.servers.get(*choice.get(index)?).cloned()
     }
 
+    /// As [`Self::select`], but not this one.
+    pub(crate) fn select_another(
+        &self,
+        preference: &ReadPreference,
+        than: &Server,
+        local_threshold: Duration,
+        heartbeat: Duration,
+    ) -> Option<Arc<Server>> {
+        if preference.is_primary() {
+            return None;
+        }
+        let choice = choose(&self.members, preference, local_threshold, heartbeat);
+        let servers = choice.into_iter().filter_map(|index| self.servers.get(index));
+        let others: Vec<_> = servers.filter(|server| server.address() != than.address()).collect();
+        match others.len() {
+            0 => None,
+            several => others.get(rand::rng().random_range(0..several)).map(|server| Arc::clone(server)),
+        }
+    }
+
     /// An error that no waiting will mend: members answer, but all that do are of another version or set.
     pub(crate) fn hopeless(&self) -> Option<Arc<TopologyError>> {
         let mut found = None;

@@ -125,7 +125,12 @@ impl ReadPreference {
         self.max_staleness
     }
 
-    /// `hedge.enabled`, when it was given. Hedged reads are sent as plain ones.
+    /// Is the read to be hedged? As it says; if it does not, the nearest member's is (mongos).
+    pub fn is_hedged(&self) -> bool {
+        self.hedge.unwrap_or(self.mode == ReadMode::Nearest)
+    }
+
+    /// `hedge.enabled`, when it was given.
     pub fn hedge(&self) -> Option<bool> {
         self.hedge
     }

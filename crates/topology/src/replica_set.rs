@@ -92,6 +92,12 @@ impl ReplicaSet {
         self.description.load().select(preference, options.local_threshold, options.heartbeat)
     }
 
+    /// Another member that the preference allows as well, for a second request; `None` when there is none.
+    pub fn select_another(&self, preference: &ReadPreference, than: &Server) -> Option<Arc<Server>> {
+        let options = &self.context.options;
+        self.description.load().select_another(preference, than, options.local_threshold, options.heartbeat)
+    }
+
     /// A member to ask. Waits for one until the deadline (50 DeadlineExceeded), at most for the selection timeout
     /// (133); fails at once when every member that answers is of another version (188) or set. Cancel-safe.
     pub async fn wait(

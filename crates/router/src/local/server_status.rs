@@ -38,10 +38,10 @@ const SECTIONS: &[Section] = &[
         w.put("note", "fields vary by platform");
         w.put("page_faults", host::page_faults());
     }),
-    // No read is ever hedged here (`readHedgingMode` is off).
-    ("hedgingMetrics", |_, _, w| {
-        for name in ["numTotalOperations", "numTotalHedgedOperations", "numAdvantageouslyHedgedOperations"] {
-            w.put(name, 0_i64);
+    ("hedgingMetrics", |op, _, w| {
+        let names = ["numTotalOperations", "numTotalHedgedOperations", "numAdvantageouslyHedgedOperations"];
+        for (name, count) in names.into_iter().zip(op.router.servers().hedges().get()) {
+            w.put(name, long(count));
         }
     }),
     ("logicalSessionRecordCache", |op, _, w| op.router.sessions().write_status(w)),

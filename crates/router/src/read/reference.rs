@@ -188,7 +188,7 @@ pub const OPTIONS: &[OptionRow] = &[
     option(
         QUERIES,
         "$readPreference hedge",
-        "checked as by mongos; no second request is sent (`readHedgingMode: off`)",
+        "a second request to one more member, the first answer wins, not for aggregate (as mongos); `nearest` is hedged unless it says not (`readHedgingMode`, `maxTimeMSForHedgedReads`)",
     ),
     option(
         "getMore, killCursors",

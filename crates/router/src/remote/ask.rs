@@ -7,6 +7,7 @@ use chunk_map::ShardId;
 use tokio::time::{Duration, Instant};
 use topology::{Failure, ReadPreference, ReplicaSet, Server, TopologyError};
 
+use super::hedge::Hedge;
 use super::servers::Servers;
 use crate::Router;
 use crate::codes::ErrorCode;
@@ -101,7 +102,11 @@ impl Op<'_> {
         retry: Retry,
     ) -> CommandResult<ShardReply> {
         match &self.transaction {
-            None => self.router.servers().ask_set(set, request, preference, retry, self.deadline).await,
+            None => {
+                let hedge = self.hedge(preference);
+                let servers = self.router.servers();
+                servers.ask_member(set, request, preference, retry, self.deadline, hedge.as_ref()).await
+            }
             Some(statement) => {
                 let asked = statement.ask(shard, set, request, self.deadline).await;
                 if let Err(error) = &asked
@@ -126,13 +131,31 @@ impl Servers {
         retry: Retry,
         deadline: Option<Instant>,
     ) -> CommandResult<ShardReply> {
+        self.ask_member(set, request, preference, retry, deadline, None).await
+    }
+
+    /// As [`Self::ask_set`]; with a hedge, one more member is asked at the same time.
+    async fn ask_member(
+        &self,
+        set: &Arc<ReplicaSet>,
+        request: &mut BytesMut,
+        preference: &ReadPreference,
+        retry: Retry,
+        deadline: Option<Instant>,
+        hedge: Option<&Hedge>,
+    ) -> CommandResult<ShardReply> {
         let mut attempt = 0;
         loop {
             let server = match set.select(preference) {
                 Some(server) => server,
                 None => set.wait(preference, deadline).await.map_err(transport_error)?,
             };
-            let error = match self.exchange(set, &server, request, deadline).await {
+            let answered = match hedge {
+                None => self.exchange(set, &server, request, deadline).await,
+                // Boxed: few reads are hedged, and all would carry its state.
+                Some(hedge) => Box::pin(hedge.exchange(set, &server, request, preference, deadline)).await,
+            };
+            let error = match answered {
                 Ok(answer) if answer.summary.ok => {
                     // A primary that steps down after it wrote says so in the write concern's error.
                     let concern = answer.concern_error();

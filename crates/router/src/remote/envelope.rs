@@ -158,10 +158,34 @@ impl Template {
     }
 }
 
+/// Where the body of a message begins: behind header, flags and kind byte.
+const BODY_AT: usize = 21;
+
+/// Gives a complete message at most this time: `maxTimeMSOpOnly` is lowered to it, or added.
+pub(crate) fn limit_time(message: &mut BytesMut, most_ms: i64) -> CommandResult<()> {
+    let body = message.get(BODY_AT..).unwrap_or_default();
+    let there = Doc::prefix_of(body).ok().and_then(|doc| {
+        let field = doc.field("maxTimeMSOpOnly")?;
+        Some((field.value().as_i64()?, BODY_AT + doc.offset_of(field.value_bytes())?))
+    });
+    match there {
+        None => {
+            let mut field = BytesMut::new();
+            splice::put_i64(&mut field, "maxTimeMSOpOnly", most_ms);
+            add_to_body(message, &field)
+        }
+        Some((limit, at)) if limit > most_ms => {
+            if let Some(slot) = message.get_mut(at..at + 8) {
+                slot.copy_from_slice(&most_ms.to_le_bytes());
+            }
+            Ok(())
+        }
+        Some(_) => Ok(()),
+    }
+}
+
 /// Adds fields to the body of a complete message; what follows the body moves behind them.
 pub(crate) fn add_to_body(message: &mut BytesMut, fields: &[u8]) -> CommandResult<()> {
-    /// Header, flags, kind byte.
-    const BODY_AT: usize = 21;
     let malformed = || CommandError::new(crate::ErrorCode::InternalError, "a request without a body");
     let length =
         message.get(BODY_AT..BODY_AT + 4).and_then(|length| length.try_into().ok()).map(i32::from_le_bytes);
@@ -239,5 +263,31 @@ pub(crate) fn write_time_limit(out: &mut BytesMut, deadline: Option<Instant>) {
     if let Some(deadline) = deadline {
         let left = deadline.saturating_duration_since(Instant::now()).as_millis();
         splice::put_i64(out, "maxTimeMSOpOnly", i64::try_from(left).unwrap_or(i64::MAX).max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_limit_is_added_or_lowered_and_never_raised() {
+        for (had, most, has) in [(None, 150, 150), (Some(10_000), 150, 150), (Some(20), 150, 20)] {
+            let mut message = BytesMut::new();
+            let writer = OpMsgWriter::begin(&mut message, 0, 0, MsgFlags::NONE);
+            let body = splice::open(&mut message);
+            splice::put_str(&mut message, "find", "c");
+            if let Some(ms) = had {
+                splice::put_i64(&mut message, "maxTimeMSOpOnly", ms);
+            }
+            splice::put_str(&mut message, "$db", "d");
+            body.finish(&mut message);
+            writer.finish(&mut message).unwrap();
+            limit_time(&mut message, most).unwrap();
+            let body = Doc::new(message.get(BODY_AT..).unwrap()).unwrap();
+            assert_eq!(body.get_i64("maxTimeMSOpOnly"), Some(has), "{had:?}");
+            assert_eq!((body.get_str("find"), body.get_str("$db")), (Some("c"), Some("d")));
+            assert_eq!(message.get(..4).unwrap(), i32::try_from(message.len()).unwrap().to_le_bytes());
+        }
     }
 }

@@ -3,6 +3,7 @@
 //! - [`servers`]: the sets of the cluster and the gossiped times: what every request needs.
 //! - [`envelope`]: a request spliced from the client's bytes.
 //! - [`ask`]: one request to one member, asked again where mongos would.
+//! - `hedge`: a read sent to one member more.
 //! - [`config`]: commands to the config servers and reads of their collections.
 //! - [`source`]: those reads as the routing table wants them.
 //! - [`routing`]: routing snapshots for handlers, and what a stale answer invalidates.
@@ -13,6 +14,7 @@ pub mod ask;
 pub mod config;
 pub mod defaults;
 pub mod envelope;
+pub(crate) mod hedge;
 pub mod routing;
 pub mod servers;
 pub(crate) mod snapshot;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use topology::{ConnectionString, ReplicaSet, Topology, TopologyError, TopologyOptions};
 
+use super::hedge::HedgeCounts;
 use crate::clock::Clock;
 use crate::cursor::Graveyard;
 
@@ -14,6 +15,7 @@ pub struct Servers {
     config: Arc<ReplicaSet>,
     clock: Clock,
     graveyard: Arc<Graveyard>,
+    hedges: HedgeCounts,
 }
 
 impl Servers {
@@ -21,7 +23,13 @@ impl Servers {
     pub fn new(config: &ConnectionString, options: TopologyOptions) -> Result<Self, TopologyError> {
         let topology = Topology::new(options);
         let config = topology.add(config)?;
-        Ok(Self { topology, config, clock: Clock::default(), graveyard: Arc::default() })
+        Ok(Self {
+            topology,
+            config,
+            clock: Clock::default(),
+            graveyard: Arc::default(),
+            hedges: HedgeCounts::default(),
+        })
     }
 
     /// All sets that are watched.
@@ -40,6 +48,12 @@ impl Servers {
     #[must_use]
     pub const fn clock(&self) -> &Clock {
         &self.clock
+    }
+
+    /// How often reads were hedged.
+    #[must_use]
+    pub const fn hedges(&self) -> &HedgeCounts {
+        &self.hedges
     }
 
     /// Shard cursors that are to be closed.

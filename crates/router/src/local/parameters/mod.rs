@@ -130,6 +130,15 @@ impl Parameters {
         find(name).and_then(|(at, _)| self.values.read().get(at).copied()) == Some(Value::Bool(true))
     }
 
+    /// The value of a parameter that is a text.
+    #[must_use]
+    pub fn text(&self, name: &str) -> &'static str {
+        match find(name).and_then(|(at, _)| self.values.read().get(at).copied()) {
+            Some(Value::Text(text)) => text,
+            _ => "",
+        }
+    }
+
     /// How many connections go to a server, and for how long.
     #[must_use]
     pub fn topology_options(&self) -> TopologyOptions {
@@ -172,9 +181,17 @@ fn from_text(row: &Parameter, text: &str) -> Option<Value<'static>> {
             _ => None,
         },
         Value::Int(_) => text.parse().ok().map(Value::Int),
-        // Texts have no effect or are fixed: only the one that is true anyway is taken.
-        Value::Text(fixed) => (text == fixed).then_some(row.default),
+        Value::Text(_) => choice(row, text),
         Value::Texts(_) => None,
+    }
+}
+
+/// Texts have no effect or are fixed, so that only the one that is true anyway is taken, but for this one.
+fn choice(row: &Parameter, text: &str) -> Option<Value<'static>> {
+    match (row.name, row.default) {
+        ("readHedgingMode", _) => ["on", "off"].into_iter().find(|mode| *mode == text).map(Value::Text),
+        (_, Value::Text(fixed)) => (text == fixed).then_some(row.default),
+        _ => None,
     }
 }
 
@@ -197,6 +214,13 @@ fn from_bson(row: &Parameter, value: document::Value<'_>) -> CommandResult<Value
                 value.as_str().map_or_else(|| format!("{value:?}"), |text| format!("\"{text}\""))
             )),
             None => bad(format!("Failed validating {}: Unable to coerce value to integral type", row.name)),
+        },
+        Value::Text(_) if row.settable.at_runtime() => match value.as_str() {
+            Some(text) => match choice(row, text) {
+                Some(value) => Ok(value),
+                None => bad(format!("Unrecognized value for {}: {text}", row.name)),
+            },
+            None => bad(format!("Failed validating {}: it is a text", row.name)),
         },
         Value::Text(_) | Value::Texts(_) => bad(format!("{} cannot be changed", row.name)),
     }
@@ -298,11 +322,14 @@ mod tests {
         assert!(with("enableTestCommands", "1").unwrap().test_commands());
         assert!(!with("enableTestCommands", "false").unwrap().test_commands());
         assert!(with("requireApiVersion", "true").unwrap().requires_api_version());
+        assert_eq!(Parameters::default().text("readHedgingMode"), "on");
+        assert_eq!(with("readHedgingMode", "off").unwrap().text("readHedgingMode"), "off");
         assert_eq!(with("cursorTimeoutMillis", "7").unwrap().millis("cursorTimeoutMillis").as_millis(), 7);
         for (name, value, says) in [
             ("nope", "1", "Unknown --setParameter 'nope'"),
             ("enableTestCommands", "x", "Bad value for parameter 'enableTestCommands'"),
             ("cursorTimeoutMillis", "1s", "Bad value"),
+            ("readHedgingMode", "maybe", "Bad value"),
             ("authSchemaVersion", "5", "at startup"),
         ] {
             let error = with(name, value).unwrap_err();
