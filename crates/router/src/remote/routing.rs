@@ -257,6 +257,12 @@ impl Router {
 
     /// Marks what a stale answer names: it is read anew before its next use.
     pub fn note_stale(&self, error: &CommandError) {
+        self.note_stale_again(error, false);
+    }
+
+    /// As that; `again`: a command that was told and routed again was told the same. Not everybody who routes asks whether
+    /// its shard called the snapshot stale, so everybody waits for a fresh one now.
+    fn note_stale_again(&self, error: &CommandError, again: bool) {
         let extra = error.extra();
         match error.code() {
             ErrorCode::StaleConfig
@@ -264,7 +270,7 @@ impl Router {
             | ErrorCode::ShardCannotRefreshDueToLocksHeld => {
                 let Some(ns) = extra.get_str("ns").and_then(Namespace::parse) else { return };
                 let wanted = extra.get("vWanted").and_then(ChunkVersion::parse);
-                let shard = extra.get_str("shardId").map(ShardId::new);
+                let shard = extra.get_str("shardId").filter(|_| !again).map(ShardId::new);
                 self.catalog().collection_stale(&ns, wanted, shard.as_ref());
             }
             ErrorCode::StaleEpoch => {
@@ -311,7 +317,7 @@ impl<'r> StaleRetries<'r> {
         if !error.code().is_stale() && !snapshot_is_gone {
             return false;
         }
-        self.router.note_stale(error);
+        self.router.note_stale_again(error, self.left < MAX_STALE_ATTEMPTS);
         if error.is_settled() {
             return false;
         }
