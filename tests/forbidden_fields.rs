@@ -163,7 +163,7 @@ async fn internal_parameters_are_refused() {
     };
     let constants = doc! { "localNow": bson::DateTime::from_millis(0), "clusterTime": Timestamp { time: 1, increment: 1 } };
     refused(&mut conn, DB, aggregate(doc! { "fromMongos": true }), &[51089]).await;
-    refused(&mut conn, DB, aggregate(doc! { "needsMerge": true }), &[51089]).await;
+    refused(&mut conn, DB, aggregate(doc! { "needsMerge": true }), &[9]).await;
     refused(&mut conn, DB, aggregate(doc! { "fromMongos": true, "needsMerge": true }), &[51089]).await;
     refused(&mut conn, DB, aggregate(doc! { "runtimeConstants": constants.clone() }), &[51143]).await;
     let exchange = doc! { "policy": "broadcast", "consumers": 2, "bufferSize": 1024 };

@@ -259,6 +259,18 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// Any number as an integer, as the server reads its options: doubles cut, decimals rounded, what is beyond the ends
+    /// of int64 at that end, NaN zero. `None` when it is no number.
+    #[must_use]
+    pub fn to_i64_saturating(self) -> Option<i64> {
+        match self {
+            Self::Double(n) if n.is_nan() => Some(0),
+            Self::Double(n) => Some(integral(n.trunc()).unwrap_or(if n < 0.0 { i64::MIN } else { i64::MAX })),
+            Self::Decimal128(bytes) => Some(crate::order::decimal::Decimal::decode(bytes).round_to_i64()),
+            other => other.as_i64(),
+        }
+    }
+
     /// Is it of one of the four numeric types?
     #[must_use]
     pub const fn is_number(self) -> bool {

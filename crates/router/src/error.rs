@@ -16,10 +16,15 @@ pub struct CommandError {
     labels: Vec<String>,
     /// Fresher routing would not help.
     settled: bool,
+    /// The server that said so.
+    origin: Option<Box<str>>,
 }
 
 /// The result of a command or a part of it.
 pub type CommandResult<T> = Result<T, CommandError>;
+
+/// What a server says before an error of a pipeline's first batch.
+const AGGREGATION_CONTEXT: &str = "PlanExecutor error during aggregation :: caused by :: ";
 
 /// Fields of an error reply that are not extra information.
 const ENVELOPE: &[&str] = &[
@@ -54,6 +59,7 @@ impl CommandError {
             extra: None,
             labels: Vec::new(),
             settled: false,
+            origin: None,
         }
     }
 
@@ -175,6 +181,33 @@ impl CommandError {
     #[must_use]
     pub fn context(mut self, context: impl std::fmt::Display) -> Self {
         self.message = format!("{context} :: caused by :: {}", self.message);
+        self
+    }
+
+    /// Says which server it came from.
+    #[must_use]
+    pub fn from_server(mut self, address: &str) -> Self {
+        self.origin = Some(address.into());
+        self
+    }
+
+    /// An error of a shard's first batch as mongos gives it, which asks for the first documents by a getMore.
+    #[must_use]
+    pub fn of_remote_cursor(mut self) -> Self {
+        if let (Some(origin), Some(text)) = (&self.origin, self.message.strip_prefix(AGGREGATION_CONTEXT)) {
+            self.message = format!(
+                "Error on remote shard {origin} :: caused by :: Executor error during getMore :: caused by :: {text}"
+            );
+        }
+        self
+    }
+
+    /// An error of the merge as mongos gives it where it merges by itself.
+    #[must_use]
+    pub fn of_own_merge(mut self) -> Self {
+        if let Some(text) = self.message.strip_prefix(AGGREGATION_CONTEXT) {
+            self.message = text.to_owned();
+        }
         self
     }
 

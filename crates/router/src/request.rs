@@ -113,7 +113,8 @@ pub fn is_generic(name: &[u8]) -> bool {
 /// What a command gets whose collection's name is no text: older commands have another code (seen on 6.0.5).
 fn code_of_no_name(command: &str) -> ErrorCode {
     match command {
-        "count"
+        "find"
+        | "count"
         | "distinct"
         | "collStats"
         | "collstats"
@@ -167,7 +168,7 @@ impl<'a> Request<'a> {
             if name == b"$db" && legacy_db.is_none() {
                 db = Some(field.value().as_str().ok_or_else(|| type_error("$db", field, "string"))?);
             } else {
-                generic.read(field)?;
+                generic.read(first.name(), field)?;
             }
         }
         let db =
@@ -206,7 +207,15 @@ impl<'a> Request<'a> {
             let text = format!("collection name has invalid type {}", self.target.element_type().name());
             return Err(CommandError::new(code_of_no_name(self.name), text));
         };
-        if name.is_empty() || name.starts_with('.') || name.contains('\0') {
+        if name.contains('\0') {
+            let text = "namespaces cannot have embedded null characters";
+            return Err(CommandError::new(ErrorCode::InvalidNamespace, text));
+        }
+        if name.starts_with('.') {
+            let text = format!("Collection names cannot start with '.': {name}");
+            return Err(CommandError::new(ErrorCode::InvalidNamespace, text));
+        }
+        if name.is_empty() {
             return Err(CommandError::new(
                 ErrorCode::InvalidNamespace,
                 format!("Invalid namespace specified '{}.{name}'", self.db),
@@ -235,8 +244,11 @@ impl<'a> Request<'a> {
 }
 
 impl<'a> Generic<'a> {
-    fn read(&mut self, field: Field<'a>) -> CommandResult<()> {
+    fn read(&mut self, command: &str, field: Field<'a>) -> CommandResult<()> {
         let value = field.value();
+        if value == Value::Null && null_is_absent(field.name_bytes()) {
+            return Ok(());
+        }
         match field.name_bytes() {
             b"lsid" => {
                 let lsid = doc(field)?;
@@ -250,23 +262,22 @@ impl<'a> Generic<'a> {
                         "Transaction number cannot be negative, got {number}"
                     )));
                 }
-                _ => return Err(type_error("txnNumber", field, "long")),
+                _ => return Err(type_error("OperationSessionInfo.txnNumber", field, "long")),
             },
             b"autocommit" => {
-                self.autocommit =
-                    Some(value.as_bool().ok_or_else(|| type_error("autocommit", field, "bool"))?);
+                self.autocommit = Some(
+                    value
+                        .as_bool()
+                        .ok_or_else(|| type_error("OperationSessionInfo.autocommit", field, "bool"))?,
+                );
             }
             b"startTransaction" => {
-                self.start_transaction =
-                    value.as_bool().ok_or_else(|| type_error("startTransaction", field, "bool"))?;
+                self.start_transaction = value
+                    .as_bool()
+                    .ok_or_else(|| type_error("OperationSessionInfo.startTransaction", field, "bool"))?;
             }
-            b"readConcern" => {
-                self.read_concern =
-                    Some(value.as_doc().ok_or_else(|| {
-                        CommandError::failed_to_parse("readConcern field should be an object")
-                    })?);
-            }
-            b"writeConcern" => self.write_concern = Some(doc(field)?),
+            b"readConcern" => self.read_concern = Some(read_concern(command, field)?),
+            b"writeConcern" => self.write_concern = Some(write_concern(command, field)?),
             b"$readPreference" => {
                 self.read_preference = Some(value.as_doc().ok_or_else(|| read_preference_type(value))?);
             }
@@ -276,7 +287,7 @@ impl<'a> Generic<'a> {
             }
             b"$clusterTime" => self.cluster_time = Some(doc(field)?),
             b"comment" => self.comment = Some(field),
-            b"maxTimeMS" => self.max_time_ms = max_time(value)?,
+            b"maxTimeMS" => self.max_time_ms = max_time(command, value)?,
             b"$maxTimeMs" => {
                 return Err(CommandError::invalid_options(
                     "no such command option $maxTimeMs; use maxTimeMS instead",
@@ -380,19 +391,75 @@ fn check_lsid(lsid: Doc<'_>) -> CommandResult<()> {
     ))
 }
 
-/// `maxTimeMS`: an integral number from 0 to 2^31-1; 0 is no limit.
-fn max_time(value: Value<'_>) -> CommandResult<Option<u32>> {
-    if !value.is_number() {
-        return Err(CommandError::bad_value("maxTimeMS must be a number"));
-    }
-    let Some(ms) = value.as_i64() else {
-        return Err(CommandError::bad_value("maxTimeMS has non-integral value"));
+/// Optional fields of the server's own parser: a null is none (seen on 6.0.5).
+fn null_is_absent(name: &[u8]) -> bool {
+    matches!(
+        name,
+        b"txnNumber"
+            | b"autocommit"
+            | b"startTransaction"
+            | b"apiVersion"
+            | b"apiStrict"
+            | b"apiDeprecationErrors"
+    )
+}
+
+/// `maxTimeMS`: an integral number from 0 to 2^31-1; 0 is no limit. An aggregate reads it by itself (seen on 6.0.5).
+fn max_time(command: &str, value: Value<'_>) -> CommandResult<Option<u32>> {
+    let aggregate = command == "aggregate";
+    let Some(ms) = value.to_i64_saturating() else {
+        return Err(match value {
+            _ if aggregate && value != Value::Null => CommandError::new(
+                ErrorCode::TypeMismatch,
+                format!(
+                    "BSON field 'aggregate.maxTimeMS' is the wrong type '{}', expected types '[long, int, decimal, double']",
+                    value.element_type().name()
+                ),
+            ),
+            _ => CommandError::bad_value("maxTimeMS must be a number"),
+        });
     };
-    match u32::try_from(ms) {
-        Ok(0) => Ok(None),
-        Ok(ms) if i32::try_from(ms).is_ok() => Ok(Some(ms)),
-        _ => Err(CommandError::bad_value(format!("{ms} value for maxTimeMS is out of range"))),
+    if ms < 0 && aggregate {
+        let text = format!("BSON field 'maxTimeMS' value must be >= 0, actual value '{ms}'");
+        return Err(CommandError::new(ErrorCode(51024), text));
     }
+    let checked = u32::try_from(ms).ok().filter(|ms| i32::try_from(*ms).is_ok());
+    let Some(checked) = checked else {
+        return Err(CommandError::bad_value(format!("{ms} value for maxTimeMS is out of range")));
+    };
+    if matches!(value, Value::Double(n) if n.is_nan() || n.fract() != 0.0) {
+        return Err(CommandError::bad_value("maxTimeMS has non-integral value"));
+    }
+    Ok(Some(checked).filter(|ms| *ms > 0))
+}
+
+/// In the words of the parser that comes to it first (seen on 6.0.5).
+fn read_concern<'a>(command: &str, field: Field<'a>) -> CommandResult<Doc<'a>> {
+    let value = field.value();
+    value.as_doc().ok_or_else(|| match command {
+        "aggregate" if value != Value::Null => type_error("aggregate.readConcern", field, "object"),
+        _ => CommandError::failed_to_parse("readConcern field should be an object"),
+    })
+}
+
+fn write_concern<'a>(command: &str, field: Field<'a>) -> CommandResult<Doc<'a>> {
+    let value = field.value();
+    value.as_doc().ok_or_else(|| match command {
+        "aggregate" if value != Value::Null => type_error("aggregate.writeConcern", field, "object"),
+        "find" | "getMore" | "count" | "distinct" | "explain" => {
+            CommandError::invalid_options("Command does not support writeConcern")
+        }
+        "insert" | "update" | "delete" if value.as_array().is_none() => {
+            CommandError::new(ErrorCode(10065), "invalid parameter: expected an object (writeConcern)")
+        }
+        _ => CommandError::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "\"writeConcern\" had the wrong type. Expected object, found {}",
+                value.element_type().name()
+            ),
+        ),
+    })
 }
 
 fn doc(field: Field<'_>) -> CommandResult<Doc<'_>> {

@@ -37,7 +37,7 @@ pub(super) fn reads() -> Vec<Row> {
             .ok(doc! { "find": "u" })
             .ok(doc! { "find": "nosuch" })
             .call(NOTHING, doc! { "find": "c" }, Want::Ok)
-            .bad(2, doc! { "find": 5 })
+            .bad(73, doc! { "find": 5 })
             .bad(14, doc! { "find": "c", "filter": 5 })
             .bad(2, doc! { "find": "c", "filter": { "$nosuch": 1 } }),
         row("getMore")

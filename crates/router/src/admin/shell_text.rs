@@ -28,6 +28,7 @@ fn value(f: &mut Formatter<'_>, value: Value<'_>) -> Result {
         Value::Double(n) => write!(f, "{n}"),
         Value::String(text) => write!(f, "\"{}\"", String::from_utf8_lossy(text)),
         Value::Document(doc) => Shell(doc).fmt(f),
+        Value::Array(items) if items.is_empty() => f.write_str("[]"),
         Value::Array(items) => {
             f.write_str("[")?;
             for (index, item) in items.iter().enumerate() {

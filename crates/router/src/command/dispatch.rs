@@ -83,6 +83,7 @@ fn checked(router: &Router, request: &Request<'_>) -> CommandResult<(usize, &'st
     // Every command's is read, whoever needs it (seen on 6.0.5).
     request.read_preference()?;
     read_concern::check(command, request)?;
+    check_write_concern(command, request)?;
     // Commands that need no authentication attach no session (6.0).
     if !command.before_auth
         && let Some(session) = generic.lsid.and_then(SessionId::from_lsid)
@@ -132,6 +133,25 @@ fn check_api(router: &Router, command: &Command, request: &Request<'_>) -> Comma
     Ok(())
 }
 
+/// What cannot write takes no write concern (seen on 6.0.5).
+fn check_write_concern(command: &Command, request: &Request<'_>) -> CommandResult<()> {
+    let never_writes = matches!(
+        command.name,
+        "find"
+            | "getMore"
+            | "count"
+            | "distinct"
+            | "explain"
+            | "listCollections"
+            | "listIndexes"
+            | "listDatabases"
+    );
+    if never_writes && request.body.contains("writeConcern") {
+        return Err(CommandError::invalid_options("Command does not support writeConcern"));
+    }
+    Ok(())
+}
+
 fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> {
     let generic = &request.generic;
     if generic.txn_number.is_some() && generic.lsid.is_none() {
@@ -139,12 +159,12 @@ fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> 
             "Transaction number requires a session ID to also be specified",
         ));
     }
-    if generic.autocommit == Some(true) {
+    if generic.autocommit == Some(true) && generic.txn_number.is_some() {
         return Err(CommandError::invalid_options("Specifying autocommit=true is not allowed."));
     }
     if generic.start_transaction && generic.autocommit.is_none() {
         return Err(CommandError::invalid_options(
-            "'startTransaction' requires 'autocommit' to be specified",
+            "'startTransaction' field requires 'autocommit' field to also be specified",
         ));
     }
     if generic.autocommit.is_some() {
@@ -158,8 +178,11 @@ fn check_session(command: &Command, request: &Request<'_>) -> CommandResult<()> 
     if generic.txn_number.is_some() && !command.retryable_write {
         return Err(CommandError::new(
             ErrorCode(50768),
-            "txnNumber may only be provided for multi-document transactions and retryable write commands. \
-             autocommit:false was not provided, and this command does not support retryable writes",
+            format!(
+                "txnNumber may only be provided for multi-document transactions and retryable write commands. \
+                 autocommit:false was not provided, and {} is not a retryable write command.",
+                command.name
+            ),
         ));
     }
     Ok(())

@@ -2,11 +2,13 @@
 
 use bytes::BytesMut;
 use chunk_map::{Namespace, ShardId};
-use document::splice::{self, Keep};
+use document::splice;
 use document::{Doc, DocBuf, Value};
 use topology::ReadPreference;
 
-use super::find_spec::{DEFAULT_FIRST_BATCH, count};
+use super::arguments::check_arguments;
+pub(super) use super::arguments::{batch_size, options, pipeline_array};
+use super::find_spec::DEFAULT_FIRST_BATCH;
 use super::open;
 use super::pipeline::{self, Stage};
 use super::split::{Merge, Split, split};
@@ -18,7 +20,6 @@ use crate::error::{CommandError, CommandResult};
 use crate::remote::routing::{Destination, Destinations, Route, StaleRetries};
 use crate::remote::{Retry, ShardRequest};
 use crate::reply::Reply;
-use crate::request::is_generic;
 
 /// The collection's name in the replies of pipelines that read none.
 pub(super) const COLLECTIONLESS: &str = "$cmd.aggregate";
@@ -83,19 +84,18 @@ pub(super) enum Part {
 pub async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
     let body = op.request.body;
     check_arguments(body, op.explain.is_some())?;
-    let Some(collection) = op.request.target.as_str() else {
+    crate::write::concern::check(op.request.generic.write_concern)?;
+    if op.request.target.as_str().is_none() {
         return super::collectionless::aggregate(op).await;
-    };
-    if collection.is_empty() {
-        op.request.collection()?;
     }
+    op.request.collection()?;
     let ns = op.namespace()?;
     let array = pipeline_array(body)?;
     let stages = pipeline::parse(array)?;
     if op.transaction.is_some() {
         pipeline::check_in_transaction(&stages)?;
     }
-    super::collectionless::check_on_collection(&stages)?;
+    super::collectionless::check_on_collection(op, &stages)?;
     let options = options(body);
     let aggregation = Aggregation::of_client(body, &ns, &stages, array, &options)?;
     if stages.iter().any(|stage| stage.name == "$changeStream") {
@@ -294,7 +294,15 @@ async fn on_shard(
     stages: &[DocBuf],
 ) -> CommandResult<Reply> {
     let opened = open_parts(op, aggregation, plan, split, 0).await?;
-    merge_on_shard::run(op, aggregation, plan, opened, split, stages).await
+    let merged = merge_on_shard::run(op, aggregation, plan, opened, split, stages).await;
+    let by_mongos = plan.merger.is_none()
+        && aggregation.allow_disk_use != Some(true)
+        && !stages.iter().any(|stage| {
+            stage.as_doc().first().is_some_and(|stage| {
+                matches!(stage.name(), "$lookup" | "$graphLookup" | "$unionWith" | "$out" | "$merge")
+            })
+        });
+    if by_mongos { merged.map_err(CommandError::of_own_merge) } else { merged }
 }
 
 /// Opens the shards' parts of the pipeline.
@@ -310,11 +318,16 @@ async fn open_parts(
     let template =
         request(op, aggregation, plan, pipeline.as_doc(), first_batch, part).template_on(aggregation.ns.db());
     let (db, collection) = (aggregation.ns.db(), aggregation.ns.coll());
-    open::open_on_all(op, &template, &plan.destinations, db, collection, Partial::Refused).await
+    open::open_on_all(op, &template, &plan.destinations, db, collection, Partial::Refused)
+        .await
+        .map_err(CommandError::of_remote_cursor)
 }
 
 /// Which of the joined collections are sharded.
-async fn sharded_foreign(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Vec<String>> {
+pub(super) async fn sharded_foreign(
+    op: &Op<'_>,
+    aggregation: &Aggregation<'_>,
+) -> CommandResult<Vec<String>> {
     let mut foreign = Vec::new();
     aggregation.stages.iter().for_each(|stage| stage.foreign(&mut foreign));
     let mut sharded = Vec::new();
@@ -435,75 +448,4 @@ pub(super) fn array_of(stages: &[DocBuf]) -> DocBuf {
 pub(super) fn any_of(destinations: &Destinations) -> Option<&Destination> {
     let index = rand::random_range(0..destinations.len().max(1));
     destinations.get(index)
-}
-
-/// Fields of the client's command that are neither read here nor generic.
-pub(super) fn options(body: Doc<'_>) -> BytesMut {
-    let mut out = BytesMut::new();
-    splice::copy_fields(body, &mut out, |name| match name {
-        b"aggregate"
-        | b"pipeline"
-        | b"cursor"
-        | b"collation"
-        | b"let"
-        | b"allowDiskUse"
-        | b"explain"
-        | b"fromMongos"
-        | b"needsMerge"
-        | b"isMapReduceCommand" => Keep::No,
-        _ if is_generic(name) => Keep::No,
-        _ => Keep::Yes,
-    });
-    out
-}
-
-/// What mongos refuses before it looks at the pipeline.
-fn check_arguments(body: Doc<'_>, explained: bool) -> CommandResult<()> {
-    if body.contains("exchange") {
-        return Err(CommandError::new(ErrorCode(51028), "Cannot specify exchange option to a mongos"));
-    }
-    if body.contains("runtimeConstants") {
-        return Err(CommandError::new(
-            ErrorCode(51143),
-            "Cannot specify runtime constants option to a mongos",
-        ));
-    }
-    for internal in ["needsMerge", "fromMongos", "isMapReduceCommand"] {
-        if body.get(internal).is_some_and(Value::is_truthy) {
-            return Err(CommandError::new(
-                ErrorCode(51089),
-                "Internal parameter(s) [needsMerge, fromMongos] cannot be set to 'true' when sent to mongos",
-            ));
-        }
-    }
-    if !body.contains("cursor") && !explained {
-        return Err(CommandError::failed_to_parse(
-            "The 'cursor' option is required, except for aggregate with the explain argument",
-        ));
-    }
-    Ok(())
-}
-
-pub(super) fn pipeline_array(body: Doc<'_>) -> CommandResult<Doc<'_>> {
-    match body.get("pipeline") {
-        Some(Value::Array(array)) => Ok(array),
-        Some(other) => Err(CommandError::new(
-            ErrorCode::TypeMismatch,
-            format!("'pipeline' option must be specified as an array, got {}", other.element_type().name()),
-        )),
-        None => Err(CommandError::new(
-            ErrorCode(40414),
-            "BSON field 'aggregate.pipeline' is missing but a required field",
-        )),
-    }
-}
-
-pub(super) fn batch_size(body: Doc<'_>) -> CommandResult<Option<u64>> {
-    match body.get("cursor") {
-        Some(Value::Document(cursor)) => {
-            cursor.get("batchSize").map(|size| count("batchSize", size)).transpose().map(Option::flatten)
-        }
-        Some(other) => Err(CommandError::wrong_type("aggregate.cursor", other, "object")),
-        None => Ok(None),
-    }
 }

@@ -27,8 +27,22 @@ const SOURCES: &[&str] = &[
 /// What `$shardedDataDistribution` stands for (the server's router code, 6.0.5).
 const DISTRIBUTION: &[&str] = &["$_internalAllCollectionStats", "$group", "$lookup", "$match", "$project"];
 
+/// The first stage that mongos makes of one that is short for others.
+fn first_of_what_it_stands_for(name: &str) -> &str {
+    match name {
+        "$unset" => "$project",
+        "$bucket" | "$count" | "$sortByCount" => "$group",
+        "$replaceWith" => "$replaceRoot",
+        "$setWindowFields" | "$densify" | "$fill" => "$sort",
+        name => name,
+    }
+}
+
 /// Refuses stages that read no collection on one.
-pub(super) fn check_on_collection(stages: &[Stage<'_>]) -> CommandResult<()> {
+pub(super) fn check_on_collection(op: &Op<'_>, stages: &[Stage<'_>]) -> CommandResult<()> {
+    if op.request.db != "admin" && stages.iter().any(|stage| stage.name == "$shardedDataDistribution") {
+        return Err(not_on_admin());
+    }
     let refuse = |message: String| Err(CommandError::new(ErrorCode::InvalidNamespace, message));
     match stages.first().map(|stage| stage.name) {
         Some("$currentOp") => {
@@ -70,7 +84,7 @@ pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
             format!("collection name has invalid type: {}", op.request.target.element_type().name()),
         ));
     }
-    if op.request.target.as_i64() != Some(1) {
+    if op.request.target.to_i64_saturating() != Some(1) {
         return Err(CommandError::failed_to_parse(
             "Invalid command format: the 'aggregate' field must specify a collection name or 1",
         ));
@@ -87,9 +101,18 @@ pub(super) async fn aggregate(op: &Op<'_>) -> CommandResult<Reply> {
             format!("{{aggregate: 1}} is not valid for {what}; a collection is required."),
         ))
     };
-    let Some(first) = stages.first() else { return not_valid("an empty pipeline") };
+    let Some(first) = stages.first() else {
+        return Err(CommandError::new(
+            ErrorCode::InvalidNamespace,
+            "{aggregate: 1} is not valid for an empty pipeline.",
+        ));
+    };
+    if first.name == "$listSessions" {
+        let text = "$listSessions may only be run against config.system.sessions";
+        return Err(CommandError::new(ErrorCode::InvalidNamespace, text));
+    }
     if !SOURCES.contains(&first.name) {
-        return not_valid(&format!("'{}'", first.name));
+        return not_valid(&format!("'{}'", first_of_what_it_stands_for(first.name)));
     }
     let ns = Namespace::new(op.request.db, COLLECTIONLESS);
     let options = aggregate::options(body);
@@ -213,13 +236,17 @@ async fn current_op(op: &Op<'_>, aggregation: &Aggregation<'_>, first: &Stage<'_
     on_all_shards(op, aggregation).await
 }
 
+fn not_on_admin() -> CommandError {
+    CommandError::new(
+        ErrorCode(6_789_102),
+        "The $shardedDataDistribution stage must be run on the admin database",
+    )
+}
+
 /// `$shardedDataDistribution`: what each shard says of its collections, by collection, sharded ones only.
 async fn data_distribution(op: &Op<'_>, aggregation: &Aggregation<'_>) -> CommandResult<Reply> {
     if op.request.db != "admin" {
-        return Err(CommandError::new(
-            ErrorCode::InvalidNamespace,
-            "$shardedDataDistribution must be run against the 'admin' database with {aggregate: 1}",
-        ));
+        return Err(not_on_admin());
     }
     let mut stages: Vec<DocBuf> = DISTRIBUTION.iter().map(|name| distribution_stage(name)).collect();
     stages.extend(aggregation.stages.iter().skip(1).map(|stage| DocBuf::from(stage.doc)));

@@ -93,9 +93,22 @@ fn partial(op: &Op<'_>, spec: &FindSpec<'_>) -> Partial {
     if spec.allow_partial_results && op.transaction.is_none() { Partial::Allowed } else { Partial::Refused }
 }
 
+/// Did the shard refuse the command as such? mongos parses the whole query itself, and so finds that without a shard.
+pub(super) fn is_parse_error(error: &CommandError) -> bool {
+    const WHILE_RUNNING: &[&str] =
+        &["error processing query", "Executor error", "PlanExecutor error", "Failing command"];
+    let code = error.code();
+    let of_parsers =
+        matches!(code.0, 2 | 4 | 9 | 14 | 40 | 72 | 167 | 168) || code.name().starts_with("Location");
+    of_parsers && !WHILE_RUNNING.iter().any(|text| error.message().starts_with(text))
+}
+
 /// The context that mongos 6.0 puts before a shard's text.
 fn query_context(error: CommandError) -> CommandError {
     if error.code().is_stale() || error.code() == ErrorCode::CommandOnShardedViewNotSupportedOnMongod {
+        return error;
+    }
+    if is_parse_error(&error) {
         return error;
     }
     let kind = if error.code().is_retriable() { "retryable" } else { "non-retryable" };

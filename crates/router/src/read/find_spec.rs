@@ -49,59 +49,138 @@ impl<'a> FindSpec<'a> {
             kind: CursorKind::Normal,
         };
         let (mut tailable, mut await_data) = (false, false);
+        let (mut hint, mut resumes, mut asks_token) = (None, false, false);
         for field in body.iter().skip(1) {
-            let value = field.value();
-            let doc = || match value {
-                Value::Document(doc) => Ok(doc),
-                other => Err(CommandError::wrong_type(
-                    &format!("FindCommandRequest.{}", field.name()),
-                    other,
-                    "object",
-                )),
-            };
+            let (name, value) = (field.name(), field.value());
             match field.name_bytes() {
-                b"filter" => spec.filter = doc()?,
-                b"sort" => spec.sort = Some(doc()?).filter(|sort| !sort.is_empty()),
-                b"projection" => spec.projection = Some(doc()?).filter(|projection| !projection.is_empty()),
-                b"collation" => spec.collation = Some(doc()?).filter(|collation| !collation.is_empty()),
-                b"skip" => spec.skip = count("skip", value)?.unwrap_or(0),
-                b"limit" => spec.limit = count("limit", value)?.filter(|limit| *limit != 0),
-                b"batchSize" => spec.batch_size = count("batchSize", value)?,
-                b"singleBatch" => spec.single_batch = flag("singleBatch", value)?,
-                b"showRecordId" => spec.show_record_id = flag("showRecordId", value)?,
-                b"allowPartialResults" => spec.allow_partial_results = flag("allowPartialResults", value)?,
-                b"noCursorTimeout" => spec.no_cursor_timeout = flag("noCursorTimeout", value)?,
-                b"tailable" => tailable = flag("tailable", value)?,
-                b"awaitData" => await_data = flag("awaitData", value)?,
-                b"runtimeConstants" => {
+                b"filter" => spec.filter = object(name, value)?,
+                b"sort" => spec.sort = Some(object(name, value)?).filter(|sort| !sort.is_empty()),
+                b"projection" => {
+                    spec.projection = Some(object(name, value)?).filter(|projection| !projection.is_empty());
+                }
+                b"collation" => {
+                    spec.collation = Some(object(name, value)?).filter(|collation| !collation.is_empty());
+                }
+                b"min" | b"max" => {
+                    object(name, value)?;
+                }
+                b"hint" => match value {
+                    Value::Document(_) | Value::String(_) => hint = Some(value),
+                    _ => return Err(CommandError::failed_to_parse("Hint must be a string or an object")),
+                },
+                b"skip" => spec.skip = count(&path(name), value)?.unwrap_or(0),
+                b"limit" => spec.limit = count(&path(name), value)?.filter(|limit| *limit != 0),
+                b"batchSize" => spec.batch_size = count(&path(name), value)?,
+                b"singleBatch" => spec.single_batch = flag(name, value)?,
+                b"showRecordId" => spec.show_record_id = flag(name, value)?,
+                b"allowPartialResults" => spec.allow_partial_results = flag(name, value)?,
+                b"noCursorTimeout" => spec.no_cursor_timeout = flag(name, value)?,
+                b"tailable" => tailable = flag(name, value)?,
+                b"awaitData" => await_data = flag(name, value)?,
+                b"returnKey" | b"allowDiskUse" | b"readOnce" | b"allowSpeculativeMajorityRead" => {
+                    flag(name, value)?;
+                }
+                b"let" => {
+                    if let Value::Document(variables) = value {
+                        super::arguments::check_variables(variables)?;
+                    }
+                }
+                b"$_requestResumeToken" => asks_token = flag(name, value)?,
+                b"$_resumeAfter" => resumes = !object(name, value)?.is_empty(),
+                b"runtimeConstants" if value != Value::Null => {
                     return Err(CommandError::new(
                         ErrorCode(51202),
                         "Cannot specify runtime constants option to a mongos",
                     ));
                 }
-                b"$_requestResumeToken" | b"$_resumeAfter" => {
-                    return Err(CommandError::bad_value(
-                        "Queries on mongoS may not request or provide a resume token",
+                b"ntoreturn" if count(&path(name), value)?.is_some() => {
+                    return Err(CommandError::new(
+                        ErrorCode(5_746_101),
+                        "Cannot specify ntoreturn in a find command against mongos",
                     ));
                 }
-                b"ntoreturn" | b"readOnce" | b"allowSpeculativeMajorityRead" | b"term" | b"isOplogReplay" => {
-                    return Err(CommandError::failed_to_parse(format!(
-                        "The field '{}' is internal and not allowed in a client's query",
-                        field.name()
-                    )));
+                // A shard that is told of a higher term steps down, and one that is told of the highest dies: both seen on
+                // 6.0.5, where mongos passes it on.
+                b"term" => {
+                    return Err(CommandError::failed_to_parse(
+                        "The field 'term' is internal and not allowed in a client's query",
+                    ));
                 }
                 _ => {}
             }
+        }
+        if asks_token {
+            return Err(CommandError::bad_value(
+                "Queries on mongoS may not request or provide a resume token",
+            ));
+        }
+        if resumes {
+            return Err(CommandError::bad_value(
+                "'requestResumeToken' must be true if 'resumeAfter' is specified",
+            ));
         }
         if await_data && !tailable {
             return Err(CommandError::failed_to_parse(
                 "Cannot set 'awaitData' without also setting 'tailable'",
             ));
         }
+        spec.check_together(tailable, hint)?;
         if tailable {
             spec.kind = if await_data { CursorKind::TailableAwaitData } else { CursorKind::Tailable };
         }
         Ok(spec)
+    }
+
+    /// Options that do not go together (seen on 6.0.5).
+    fn check_together(&self, tailable: bool, hint: Option<Value<'_>>) -> CommandResult<()> {
+        let refuse = |text: &str| Err(CommandError::bad_value(text));
+        let forbidden = self.projection.filter(|projection| projection.contains("$sortKey"));
+        if let Some(projection) = forbidden {
+            let shown = crate::admin::shell(projection);
+            return Err(CommandError::bad_value(format!(
+                "Projection contains illegal field '$sortKey': {shown}"
+            )));
+        }
+        let natural = self.sort.and_then(|sort| sort.get("$natural"));
+        if tailable {
+            if self.single_batch {
+                return refuse("cannot use tailable option with the 'singleBatch' option");
+            }
+            if self.sort.is_some_and(|sort| sort.iter().count() != 1)
+                || self.sort.is_some() && natural.and_then(Value::as_i64) != Some(1)
+            {
+                return refuse("cannot use tailable option with a sort other than {$natural: 1}");
+            }
+        }
+        let Some(natural) = natural else { return Ok(()) };
+        if self.filter.contains("$text") {
+            return refuse("text expression not allowed with $natural sort order");
+        }
+        match hint {
+            Some(Value::Document(hint)) if hint.is_empty() => Ok(()),
+            Some(Value::Document(hint)) => match hint.get("$natural") {
+                Some(direction) if hint.iter().count() == 1 => {
+                    if direction.as_i64() == natural.as_i64() {
+                        Ok(())
+                    } else {
+                        refuse("$natural hint must be in the same direction as $natural sort order")
+                    }
+                }
+                Some(_) => Err(CommandError::bad_value(format!(
+                    "Cannot include '$natural' in compound hint: {}",
+                    crate::admin::shell(hint)
+                ))),
+                None => refuse("index hint not allowed with $natural sort order"),
+            },
+            Some(_) => refuse("index hint not allowed with $natural sort order"),
+            None => match self.sort {
+                Some(sort) if sort.iter().count() > 1 => Err(CommandError::bad_value(format!(
+                    "Cannot include '$natural' in compound sort: {}",
+                    crate::admin::shell(sort)
+                ))),
+                _ => Ok(()),
+            },
+        }
     }
 
     /// Refuses top-level operators that the query language does not have.
@@ -215,25 +294,35 @@ fn mentions_near(filter: Doc<'_>, depth: usize) -> bool {
     })
 }
 
+fn path(name: &str) -> String {
+    format!("FindCommandRequest.{name}")
+}
+
+fn object<'a>(name: &str, value: Value<'a>) -> CommandResult<Doc<'a>> {
+    value.as_doc().ok_or_else(|| {
+        // Without the space, as the server says it (6.0.5).
+        let text = format!("Expected field {name}to be of type object");
+        CommandError::new(ErrorCode::TypeMismatch, text)
+    })
+}
+
 /// A non-negative integral number. Null counts as absent.
-pub(crate) fn count(name: &str, value: Value<'_>) -> CommandResult<Option<u64>> {
+///
+/// `path` is that of errors about the type.
+pub(crate) fn count(path: &str, value: Value<'_>) -> CommandResult<Option<u64>> {
     if value == Value::Null {
         return Ok(None);
     }
-    let number = match value {
-        Value::Double(n) if n.is_nan() => 0,
-        // The server truncates doubles here.
-        Value::Double(n) => {
-            Value::Double(n.trunc()).as_i64().unwrap_or(if n < 0.0 { i64::MIN } else { i64::MAX })
-        }
-        other => other.as_i64().ok_or_else(|| {
-            CommandError::wrong_type(
-                &format!("FindCommandRequest.{name}"),
-                other,
-                "[long, int, decimal, double]",
-            )
-        })?,
-    };
+    let number = value.to_i64_saturating().ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            format!(
+                "BSON field '{path}' is the wrong type '{}', expected types '[long, int, decimal, double']",
+                value.element_type().name()
+            ),
+        )
+    })?;
+    let name = path.rsplit('.').next().unwrap_or(path);
     u64::try_from(number).map(Some).map_err(|_| {
         CommandError::new(
             ErrorCode(51024),
@@ -242,17 +331,13 @@ pub(crate) fn count(name: &str, value: Value<'_>) -> CommandResult<Option<u64>> 
     })
 }
 
-fn flag(name: &str, value: Value<'_>) -> CommandResult<bool> {
-    match value {
-        Value::Bool(flag) => Ok(flag),
-        Value::Null | Value::Undefined => Ok(false),
-        number if number.is_number() => Ok(number.is_truthy()),
-        other => Err(CommandError::wrong_type(
-            &format!("FindCommandRequest.{name}"),
-            other,
-            "[bool, long, int, decimal, double]",
-        )),
-    }
+pub(crate) fn flag(name: &str, value: Value<'_>) -> CommandResult<bool> {
+    value.as_bool().ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            format!("Field '{name}' should be a boolean value, but found: {}", value.element_type().name()),
+        )
+    })
 }
 
 #[cfg(test)]
@@ -272,7 +357,13 @@ mod tests {
             (bson::rawdoc! { "find": "c", "limit": "x" }, 14),
             (bson::rawdoc! { "find": "c", "awaitData": true }, 9),
             (bson::rawdoc! { "find": "c", "runtimeConstants": {} }, 51202),
-            (bson::rawdoc! { "find": "c", "$_resumeAfter": {} }, 2),
+            (bson::rawdoc! { "find": "c", "$_resumeAfter": { "x": 1 } }, 2),
+            (bson::rawdoc! { "find": "c", "$_requestResumeToken": true }, 2),
+            (bson::rawdoc! { "find": "c", "term": i64::MAX }, 9),
+            (bson::rawdoc! { "find": "c", "let": { "NOW": 1 } }, 4_738_901),
+            (bson::rawdoc! { "find": "c", "projection": { "$sortKey": 1 } }, 2),
+            (bson::rawdoc! { "find": "c", "sort": { "$natural": 1 }, "hint": "i" }, 2),
+            (bson::rawdoc! { "find": "c", "singleBatch": 1 }, 14),
         ] {
             assert_eq!(parse(&body).unwrap_err().code().0, code, "{body:?}");
         }

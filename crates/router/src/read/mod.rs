@@ -4,7 +4,7 @@
 //! - [`get_more`], [`kill_cursors`]: go on, or end.
 //! - [`count`], [`distinct`]: one answer a shard, added up or united.
 //! - `open`: what the two openers share: the fan-out and its first batches.
-//! - `leading_match`: which shards an aggregation concerns; `pipeline`, `split`: what of an aggregation each shard does; `merge_here`, `merge_groups`, `merge_on_shard`: the rest of it.
+//! - `leading_match`: which shards an aggregation concerns; `arguments`, `pipeline`, `lite`, `split`: what of an aggregation each shard does; `merge_here`, `merge_groups`, `merge_on_shard`: the rest of it.
 //! - [`explain`]: what shards would do with any of these, in mongos's shapes.
 //! - [`collectionless`], [`map_reduce`], [`kill_op`]: what reads no collection, or is translated.
 //! - `change_stream`: events of all shards in the order of cluster time.
@@ -13,6 +13,7 @@
 //! - `view`: queries on views, as aggregations on what is under them.
 
 pub mod aggregate;
+mod arguments;
 mod change_stream;
 pub mod collectionless;
 pub mod count;
@@ -24,6 +25,7 @@ pub mod get_more;
 pub mod kill_cursors;
 pub mod kill_op;
 mod leading_match;
+mod lite;
 pub mod map_reduce;
 mod merge_groups;
 mod merge_here;

@@ -63,6 +63,7 @@ pub(super) async fn resolve(op: &Op<'_>, aggregation: &Aggregation<'_>) -> Comma
     let (on, version) = match argument.get("on") {
         Some(on) => {
             let fields = on_fields(on)?;
+            refuse_twice(&fields)?;
             check_unique_index(op, &target, route.as_ref(), &fields, aggregation.collation).await?;
             (fields, None)
         }
@@ -128,10 +129,19 @@ fn target(stage: &Stage<'_>, db: &str) -> Option<Namespace> {
     found.filter(|ns| !ns.coll().is_empty() && !ns.db().is_empty())
 }
 
-fn on_fields(on: Value<'_>) -> CommandResult<Vec<String>> {
+pub(super) fn on_fields(on: Value<'_>) -> CommandResult<Vec<String>> {
     let fields = match on {
         Value::String(_) => on.as_str().map(|field| vec![field.to_owned()]),
         Value::Array(items) => {
+            if let Some(item) = items.iter().find(|item| item.value().as_str().is_none()) {
+                return Err(CommandError::new(
+                    ErrorCode(51134),
+                    format!(
+                        "$merge 'on' array elements must be strings, but found {}",
+                        item.value().element_type().name()
+                    ),
+                ));
+            }
             items.iter().map(|item| item.value().as_str().map(ToOwned::to_owned)).collect()
         }
         _ => None,
@@ -141,17 +151,7 @@ fn on_fields(on: Value<'_>) -> CommandResult<Vec<String>> {
             ErrorCode(51187),
             "If explicitly specifying $merge 'on', must include at least one field",
         )),
-        Some(fields) => {
-            for (index, field) in fields.iter().enumerate() {
-                if fields.iter().take(index).any(|earlier| earlier == field) {
-                    return Err(CommandError::new(
-                        ErrorCode(31465),
-                        format!("Found a duplicate field '{field}'"),
-                    ));
-                }
-            }
-            Ok(fields)
-        }
+        Some(fields) => Ok(fields),
         None => Err(CommandError::new(
             ErrorCode(51186),
             format!(
@@ -160,6 +160,15 @@ fn on_fields(on: Value<'_>) -> CommandResult<Vec<String>> {
             ),
         )),
     }
+}
+
+fn refuse_twice(fields: &[String]) -> CommandResult<()> {
+    for (index, field) in fields.iter().enumerate() {
+        if fields.iter().take(index).any(|earlier| earlier == field) {
+            return Err(CommandError::new(ErrorCode(31465), format!("Found a duplicate field '{field}'")));
+        }
+    }
+    Ok(())
 }
 
 /// The client's fields must be unique in the target: by an index of exactly these fields and the pipeline's collation.
@@ -244,9 +253,9 @@ fn supports(index: Doc<'_>, fields: &[String], collation: Option<Doc<'_>>) -> bo
 fn check_read_concern(op: &Op<'_>, stage: &Stage<'_>) -> CommandResult<()> {
     let level = op.request.generic.read_concern.and_then(|concern| concern.get_str("level"));
     match level {
-        Some(level @ ("linearizable" | "snapshot")) => Err(CommandError::invalid_options(format!(
-            "Aggregation stage {} cannot run with a readConcern other than 'local', 'available' or 'majority'. \
-             Current readConcern: {level}",
+        Some("linearizable") => Err(CommandError::invalid_options(format!(
+            "Command aggregate does not support {{ readConcern: {{ level: \"linearizable\", provenance: \"clientSupplied\" }} }} \
+             :: caused by :: {} cannot be used with a 'linearizable' read concern level",
             stage.name
         ))),
         _ => Ok(()),

@@ -2,7 +2,7 @@
 
 use document::{Doc, Field, Value};
 
-use super::reference;
+use super::{lite, reference};
 use crate::codes::ErrorCode;
 use crate::error::{CommandError, CommandResult};
 
@@ -34,6 +34,11 @@ pub(crate) fn check_view(pipeline: Option<Value<'_>>) -> CommandResult<()> {
 /// The pipeline of an update: the router refuses what is no pipeline at all, and so the whole command before anything of
 /// it is done; which stages may stand in an update is the shards' to say, for the one statement (seen on 6.0.5).
 pub(crate) fn check_update(pipeline: Doc<'_>) -> CommandResult<()> {
+    check_update_at(pipeline, 0)
+}
+
+fn check_update_at(pipeline: Doc<'_>, depth: usize) -> CommandResult<()> {
+    check_depth(depth)?;
     for element in pipeline {
         let stage = shape(element)?;
         if !reference::is_known(stage.name) && !stage.is_internal() {
@@ -41,6 +46,10 @@ pub(crate) fn check_update(pipeline: Doc<'_>) -> CommandResult<()> {
                 ErrorCode(40324),
                 format!("Unrecognized pipeline stage name: '{}'", stage.name),
             ));
+        }
+        lite::check(&stage)?;
+        for inner in stage.inner() {
+            check_update_at(inner, depth + 1)?;
         }
     }
     Ok(())
@@ -62,13 +71,15 @@ pub(super) fn trusted(pipeline: Doc<'_>) -> Vec<Stage<'_>> {
 }
 
 fn parse_at(pipeline: Doc<'_>, depth: usize) -> CommandResult<Vec<Stage<'_>>> {
-    if depth > MAX_NESTED_PIPELINES {
-        return Err(CommandError::new(
-            ErrorCode(5_107_900),
-            "Exceeded the maximum depth of nested pipelines",
-        ));
-    }
+    check_depth(depth)?;
     pipeline.iter().map(|element| stage(element, depth)).collect()
+}
+
+fn check_depth(depth: usize) -> CommandResult<()> {
+    if depth <= MAX_NESTED_PIPELINES {
+        return Ok(());
+    }
+    Err(CommandError::new(ErrorCode(5_107_900), "Exceeded the maximum depth of nested pipelines"))
 }
 
 fn stage(element: Field<'_>, depth: usize) -> CommandResult<Stage<'_>> {
@@ -79,7 +90,11 @@ fn stage(element: Field<'_>, depth: usize) -> CommandResult<Stage<'_>> {
             format!("{}' is not allowed in user requests", stage.name),
         ));
     }
-    stage.check_inner(depth)?;
+    lite::check(&stage)?;
+    for inner in stage.inner() {
+        let inner = parse_at(inner, depth + 1)?;
+        stage.check_writes_inside(&inner)?;
+    }
     Ok(stage)
 }
 
@@ -105,30 +120,29 @@ impl<'a> Stage<'a> {
         INTERNAL.contains(&self.name) || self.name.starts_with("$_internal")
     }
 
-    /// Pipelines inside of the stage are held to the same rules.
-    fn check_inner(&self, depth: usize) -> CommandResult<()> {
-        let Value::Document(argument) = self.argument else { return Ok(()) };
+    /// The pipelines inside of the stage, which are held to the same rules.
+    fn inner(&self) -> Vec<Doc<'a>> {
+        let Value::Document(argument) = self.argument else { return Vec::new() };
         match self.name {
-            "$lookup" | "$unionWith" => {
-                if let Some(inner) = argument.get_array("pipeline") {
-                    parse_at(inner, depth + 1)?;
-                }
-            }
-            "$facet" => {
-                for facet in argument {
-                    if let Value::Array(inner) = facet.value() {
-                        parse_at(inner, depth + 1)?;
-                    }
-                }
-            }
-            "$merge" => {
-                if let Some(inner) = argument.get_array("whenMatched") {
-                    parse_at(inner, depth + 1)?;
-                }
-            }
-            _ => {}
+            "$lookup" | "$unionWith" => argument.get_array("pipeline").into_iter().collect(),
+            "$facet" => argument.iter().filter_map(|facet| facet.value().as_array()).collect(),
+            "$merge" => argument.get_array("whenMatched").into_iter().collect(),
+            _ => Vec::new(),
         }
-        Ok(())
+    }
+
+    /// What writes may not be nested; a shard would miss what the router tells it about a last stage (51124).
+    fn check_writes_inside(&self, inner: &[Stage<'_>]) -> CommandResult<()> {
+        let Some(writer) = inner.iter().find(|stage| stage.name == "$merge") else { return Ok(()) };
+        let (code, text) = match self.name {
+            "$lookup" => (51047, format!("{} is not allowed within a $lookup's sub-pipeline", writer.name)),
+            "$unionWith" => {
+                (31441, format!("{} is not allowed within a $unionWith's sub-pipeline", writer.name))
+            }
+            "$facet" => (40600, format!("{} is not allowed to be used within a $facet stage", writer.name)),
+            _ => return Ok(()),
+        };
+        Err(CommandError::new(ErrorCode(code), text))
     }
 
     /// The argument as a document.

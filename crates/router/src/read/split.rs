@@ -464,7 +464,7 @@ mod tests {
                 "",
                 "$group",
             ),
-            (bson::rawdoc! { "p": [{ "$match": {} }, { "$facet": {} }] }, "$match", "$facet"),
+            (bson::rawdoc! { "p": [{ "$match": {} }, { "$facet": { "a": [] } }] }, "$match", "$facet"),
             (bson::rawdoc! { "p": [{ "$lookup": { "from": "sharded" } }] }, "$lookup", "stream 0 None"),
             (bson::rawdoc! { "p": [{ "$lookup": { "from": "other" } }] }, "", "$lookup"),
             (bson::rawdoc! { "p": [{ "$sample": { "size": 4 } }] }, "$sample,$limit", "stream 0 Some(4)"),
@@ -474,8 +474,16 @@ mod tests {
                 "stream 1 Some(2)",
             ),
             (bson::rawdoc! { "p": [{ "$limit": 3 }, { "$match": {} }] }, "$limit", "$limit,$match"),
-            (bson::rawdoc! { "p": [{ "$match": {} }, { "$merge": {} }] }, "$match,$merge", "stream 0 None"),
-            (bson::rawdoc! { "p": [{ "$limit": 3 }, { "$merge": {} }] }, "$limit", "$limit,$merge"),
+            (
+                bson::rawdoc! { "p": [{ "$match": {} }, { "$merge": { "into": "x" } }] },
+                "$match,$merge",
+                "stream 0 None",
+            ),
+            (
+                bson::rawdoc! { "p": [{ "$limit": 3 }, { "$merge": { "into": "x" } }] },
+                "$limit",
+                "$limit,$merge",
+            ),
         ] {
             let (on_shards, _, merged) = split_of(&pipeline);
             assert_eq!((on_shards.join(",").as_str(), merged.as_str()), (shards, merge), "{pipeline:?}");

@@ -183,7 +183,9 @@ pub(super) async fn find(op: &Op<'_>, spec: &FindSpec<'_>, error: &CommandError)
     if !spec.filter.is_empty() {
         stages.push(stage("$match", spec.filter));
     }
-    if let Some(sort) = spec.sort {
+    // The order on disk is a hint in disguise.
+    let natural = spec.sort.filter(|sort| sort.contains("$natural"));
+    if let Some(sort) = spec.sort.filter(|_| natural.is_none()) {
         stages.push(stage("$sort", sort));
     }
     if spec.skip > 0 {
@@ -196,11 +198,22 @@ pub(super) async fn find(op: &Op<'_>, spec: &FindSpec<'_>, error: &CommandError)
         stages.push(stage("$project", projection));
     }
     let mut options = DocBuf::new();
-    if let Some(hint) = body.field("hint") {
-        options.append_elements(hint.raw());
+    match (natural, body.field("hint")) {
+        (Some(natural), _) => {
+            options.append("hint", natural);
+        }
+        (None, Some(hint)) => {
+            options.append_elements(hint.raw());
+        }
+        (None, None) => {}
     }
     let allow_disk_use = body.get("allowDiskUse").map(Value::is_truthy);
     resolved.run(op, &stages, spec.batch_size, options.as_doc().elements(), allow_disk_use).await
+}
+
+/// The client's hint, as an element.
+fn hint(body: Doc<'_>) -> &[u8] {
+    body.field("hint").map_or(&[], |field| field.raw())
 }
 
 /// A count on a view: `{n, ok}`.
@@ -218,7 +231,7 @@ pub(super) async fn count(op: &Op<'_>, error: &CommandError) -> CommandResult<Re
         stages.push(stage("$limit", limit.saturating_abs()));
     }
     stages.push(stage("$count", "count"));
-    let reply = resolved.run(op, &stages, None, &[], None).await?;
+    let reply = resolved.run(op, &stages, None, hint(body), None).await?;
     if op.explain.is_some() {
         return Ok(reply);
     }

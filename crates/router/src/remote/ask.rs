@@ -170,7 +170,8 @@ impl Servers {
                     }
                 }
                 Ok(answer) => {
-                    let error = CommandError::from_reply(answer.reply.body());
+                    let error = CommandError::from_reply(answer.reply.body())
+                        .from_server(answer.server.address().as_str());
                     if attempt >= MAX_RETRIES || !retry.allows(error.code()) {
                         return Err(error);
                     }

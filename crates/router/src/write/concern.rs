@@ -43,6 +43,9 @@ pub(crate) fn is_unacknowledged(concern: Option<Doc<'_>>) -> bool {
 fn check_w(value: Value<'_>) -> CommandResult<()> {
     match value {
         Value::String(_) | Value::Null | Value::Undefined => Ok(()),
+        Value::Document(tags) if tags.is_empty() => {
+            Err(CommandError::failed_to_parse("tagged write concern requires tags"))
+        }
         Value::Document(tags) => match tags.iter().find(|tag| !tag.value().is_number()) {
             None => Ok(()),
             Some(tag) => Err(CommandError::failed_to_parse(format!(

@@ -35,10 +35,15 @@ pub(super) fn put_server(out: &mut BytesMut, op: &Op<'_>) {
     parameters.finish(out);
 }
 
-/// Writes `command`: what is explained, with its database.
-pub(super) fn put_command(out: &mut BytesMut, op: &Op<'_>) {
+/// Writes `command`: what is explained, with its database where mongos has it.
+pub(super) fn put_command(out: &mut BytesMut, op: &Op<'_>, with_db: bool) {
     let command = splice::open_doc(out, "command");
-    splice::copy_fields(op.request.body, out, |name| if is_generic(name) { Keep::No } else { Keep::Yes });
-    splice::put_str(out, "$db", op.request.db);
+    splice::copy_fields(op.request.body, out, |name| {
+        let shown = matches!(name, b"comment" | b"maxTimeMS") || !is_generic(name);
+        if shown { Keep::Yes } else { Keep::No }
+    });
+    if with_db {
+        splice::put_str(out, "$db", op.request.db);
+    }
     command.finish(out);
 }

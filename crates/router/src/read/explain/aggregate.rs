@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use document::{Doc, DocBuf, splice};
 use futures_util::future::join_all;
 
-use super::super::aggregate::{Aggregation, How, Part, Plan, array_of, put_aggregate};
+use super::super::aggregate::{Aggregation, How, Part, Plan, array_of, put_aggregate, sharded_foreign};
 use super::super::split::{Merge, Split};
 use super::about;
 use crate::command::Op;
@@ -40,18 +40,27 @@ pub(in crate::read) async fn explain(
         }
     });
     let answers: Vec<ShardReply> = join_all(asked).await.into_iter().collect::<CommandResult<_>>()?;
+    let by_shard = !passes_through(op, aggregation, plan).await?;
     Ok(Reply::build(|out| {
         about::put_server(out, op);
-        match (&plan.how, answers.first()) {
-            (How::Passthrough, Some(answer)) => put_passthrough(out, answer.reply.body()),
+        match answers.first() {
+            Some(answer) if !by_shard => put_passthrough(out, answer.reply.body()),
             _ => {
                 put_split(out, aggregation, plan, split);
                 put_shards(out, &plan.destinations, &answers);
             }
         }
-        about::put_command(out, op);
+        about::put_command(out, op, !by_shard);
         splice::put_f64(out, "ok", 1.0);
     }))
+}
+
+/// Is it one shard's explain as it is? mongos shows the one shard as such where it had to look at other namespaces.
+async fn passes_through(op: &Op<'_>, aggregation: &Aggregation<'_>, plan: &Plan) -> CommandResult<bool> {
+    if !matches!(plan.how, How::Passthrough) || aggregation.stages.iter().any(|stage| stage.name == "$out") {
+        return Ok(false);
+    }
+    Ok(sharded_foreign(op, aggregation).await?.is_empty())
 }
 
 /// The explain of one shard's part. It carries no write concern: a shard refuses that here (seen on 6.0.5).

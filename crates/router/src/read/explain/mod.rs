@@ -82,6 +82,7 @@ fn verbosity(body: Doc<'_>) -> CommandResult<&'static str> {
 /// Adds the command itself, which is not known to what made the reply.
 fn with_command(reply: &Reply, op: &Op<'_>) -> Reply {
     let body = reply.body();
+    let with_db = body.get_doc("command").is_none_or(|command| command.contains("$db"));
     Reply::with_capacity(body.as_bytes().len() + op.request.body.as_bytes().len() + 64, |out| {
         document::splice::copy_fields(body, out, |name| {
             if name == b"ok" || name == b"command" || crate::reply::is_internal(name) {
@@ -90,7 +91,7 @@ fn with_command(reply: &Reply, op: &Op<'_>) -> Reply {
                 document::splice::Keep::Yes
             }
         });
-        about::put_command(out, op);
+        about::put_command(out, op, with_db);
         document::splice::put_f64(out, "ok", 1.0);
     })
 }
@@ -204,7 +205,7 @@ fn checked(answers: Vec<Answer>) -> CommandResult<Vec<Answer>> {
         |code: ErrorCode| code.is_stale() || code == ErrorCode::CommandOnShardedViewNotSupportedOnMongod;
     for answer in &answers {
         if let Err(error) = &answer.result {
-            if bare(error.code()) {
+            if bare(error.code()) || super::find::is_parse_error(error) {
                 return Err(error.clone());
             }
             let context = format!("Explain command on shard {} failed", answer.shard);
