@@ -210,6 +210,12 @@ async fn each_read_concern_is_passed_on_and_only_available_shows_orphans() {
     let mut conn = conn(&cluster).await;
     let orphan = doc! { "insert": "c", "documents": [{ "_id": "orphan", "n": 500 }], "writeConcern": { "w": "majority" } };
     cluster.shard(0).unwrap().primary().await.unwrap().command(DB, orphan).await.unwrap();
+    conn.command_ok(
+        DB,
+        doc! { "create": "view", "viewOn": "c", "pipeline": [{ "$match": { "n": { "$gt": 0 } } }] },
+    )
+    .await
+    .unwrap();
     for (level, expected) in
         [("local", 5), ("majority", 5), ("linearizable", 5), ("snapshot", 5), ("available", 6)]
     {
@@ -221,6 +227,14 @@ async fn each_read_concern_is_passed_on_and_only_available_shows_orphans() {
             let cursor = reply.get_document("cursor").unwrap();
             assert_eq!(cursor.get_array("firstBatch").unwrap().len(), expected, "{level}: {reply}");
             assert_eq!(cursor.contains_key("atClusterTime"), level == "snapshot", "{reply}");
+        }
+        // A view's own shard is asked for it first, where nothing is sharded.
+        for command in [doc! { "find": "view" }, doc! { "aggregate": "view", "pipeline": [], "cursor": {} }] {
+            let mut command = command;
+            command.insert("readConcern", doc! { "level": level });
+            let reply = conn.command_ok(DB, command).await.unwrap();
+            let batch = reply.get_document("cursor").unwrap().get_array("firstBatch").unwrap();
+            assert_eq!(batch.len(), expected, "{level}: {reply}");
         }
         let find = doc! { "find": "system.profile", "filter": { "command.comment": level } };
         let seen = cluster.shard(1).unwrap().command(DB, find).await.unwrap();

@@ -351,7 +351,7 @@ pub(super) fn request<'a>(
 ) -> ShardRequest<'a> {
     let mut request = ShardRequest::new(op, pipeline.as_bytes().len() + aggregation.options.len() + 128);
     put_aggregate(op, request.out(), aggregation, plan, pipeline, Some(batch_size), part);
-    let request = request.read_concern();
+    let request = request.read_concern(&plan.destinations);
     if plan.writes { request.write_concern() } else { request.no_write_concern() }
 }
 

@@ -122,7 +122,7 @@ async fn ask(
 ) -> CommandResult<Vec<(String, i64)>> {
     let mut request = ShardRequest::new(op, op.request.body.as_bytes().len());
     spec.write(op, request.out());
-    let template = request.read_concern().template();
+    let template = request.read_concern(destinations).template();
     let preference = op.read_preference()?;
     let asked = destinations.iter().map(|destination| {
         let (template, preference) = (&template, &preference);

@@ -60,7 +60,7 @@ fn check_snapshot(op: &Op<'_>, route: &Route) -> CommandResult<()> {
 }
 
 async fn ask(op: &Op<'_>, destinations: &Destinations) -> CommandResult<Vec<ShardReply>> {
-    let template = ShardRequest::copy(op, |_| false).read_concern().template();
+    let template = ShardRequest::copy(op, |_| false).read_concern(destinations).template();
     let preference = op.read_preference()?;
     let asked = destinations.iter().map(|destination| {
         let (template, preference) = (&template, &preference);

@@ -46,8 +46,9 @@ async fn on_one(
     destination: &Destination,
     namespace: &str,
 ) -> CommandResult<Reply> {
-    let mut request =
-        ShardRequest::copy(op, |_| false).read_concern().finish(|out| destination.versions.write(out))?;
+    let mut request = ShardRequest::copy(op, |_| false)
+        .read_concern(std::slice::from_ref(destination))
+        .finish(|out| destination.versions.write(out))?;
     let set = op.router.shard_set(&destination.shard).await?;
     let preference = op.read_preference()?;
     let shard = &destination.shard;
@@ -69,7 +70,7 @@ async fn on_many(
     let order = spec.order();
     let mut request = ShardRequest::new(op, op.request.body.as_bytes().len() + 64);
     spec.write_for_many(op, &order, request.out())?;
-    let template = request.read_concern().template();
+    let template = request.read_concern(destinations).template();
     let collection = op.request.collection()?;
     let opened =
         open::open_on_all(op, &template, destinations, op.request.db, collection, partial(op, spec)).await?;

@@ -244,7 +244,7 @@ async fn forward(op: &Op<'_>, ns: &Namespace, writes: bool) -> CommandResult<Rep
                 return translated(op, &Spec::parse(op)?, ns).await;
             }
         };
-        let request = ShardRequest::copy(op, |_| false).read_concern();
+        let request = ShardRequest::copy(op, |_| false).read_concern(std::slice::from_ref(&destination));
         let request = if writes { request.write_concern() } else { request };
         let mut request = request.finish(|out| destination.versions.write(out))?;
         let preference = topology::ReadPreference::PRIMARY;

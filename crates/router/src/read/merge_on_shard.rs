@@ -67,7 +67,7 @@ async fn merge(
         splice::put_doc(out, "collation", collation.as_doc());
     }
     splice::put_bool(out, "fromMongos", true);
-    let request = request.read_concern();
+    let request = request.read_concern(&[]);
     let request = if plan.writes { request.write_concern() } else { request.no_write_concern() };
     let ignored = chunk_map::ChunkVersion::IGNORED.to_document();
     let unversioned = super::collectionless::unversioned(&plan.destinations);

@@ -55,10 +55,10 @@ impl Defaults {
         self.current.store(Arc::new(Concerns { read, write }));
     }
 
-    /// Writes `readConcern`.
-    pub fn write_read_concern(&self, out: &mut BytesMut) {
+    /// Writes `readConcern`; `unsharded`: for a collection that is not sharded.
+    pub fn write_read_concern(&self, out: &mut BytesMut, unsharded: bool) {
         let current = self.current.load();
-        splice::put_doc(out, "readConcern", current.read.as_ref().map_or(Doc::empty(), DocBuf::as_doc));
+        put_read_concern(out, current.read.as_ref().map_or(Doc::empty(), DocBuf::as_doc), unsharded);
     }
 
     /// The read concern, empty when it is the server's own default.
@@ -86,6 +86,25 @@ impl Defaults {
     }
 }
 
+/// Writes a `readConcern`. Where nothing is sharded, `available` is `local`, and is sent as that: a shard that is asked for a
+/// view at `available` does not say that the view reads a sharded collection, and tries by itself for ever (seen on 6.0.5).
+pub(super) fn put_read_concern(out: &mut BytesMut, concern: Doc<'_>, unsharded: bool) {
+    if !unsharded || concern.get_str("level") != Some("available") {
+        splice::put_doc(out, "readConcern", concern);
+        return;
+    }
+    let local = splice::open_doc(out, "readConcern");
+    splice::copy_fields(
+        concern,
+        out,
+        |name| {
+            if name == b"level" { splice::Keep::No } else { splice::Keep::Yes }
+        },
+    );
+    splice::put_str(out, "level", "local");
+    local.finish(out);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,7 +112,7 @@ mod tests {
     fn written(defaults: &Defaults) -> DocBuf {
         let mut out = BytesMut::new();
         let open = splice::open(&mut out);
-        defaults.write_read_concern(&mut out);
+        defaults.write_read_concern(&mut out, false);
         defaults.write_write_concern(&mut out);
         open.finish(&mut out);
         DocBuf::from(Doc::new(&out).unwrap())

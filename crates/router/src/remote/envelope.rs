@@ -9,7 +9,8 @@ use document::{Doc, Value};
 use tokio::time::Instant;
 use wire::{MsgFlags, OpMsgWriter};
 
-use super::defaults::Defaults;
+use super::defaults::{Defaults, put_read_concern};
+use super::routing::{Destination, Versions};
 use crate::command::Op;
 use crate::error::{CommandError, CommandResult};
 use crate::request::{Request, is_generic};
@@ -58,7 +59,7 @@ impl<'a> ShardRequest<'a> {
     /// The client's `readConcern`, else the cluster's default. An internal connection must say one (6.0).
     /// In a transaction it belongs to the first request of each participant, which [`Op::ask`] knows.
     #[must_use]
-    pub fn read_concern(mut self) -> Self {
+    pub fn read_concern(mut self, destinations: &[Destination]) -> Self {
         if self.op.transaction.is_some() {
             return self;
         }
@@ -66,9 +67,10 @@ impl<'a> ShardRequest<'a> {
             crate::transaction::write_snapshot(&mut self.out, at);
             return self;
         }
+        let unsharded = destinations.iter().any(|one| matches!(one.versions, Versions::Unsharded(_)));
         match self.op.request.generic.read_concern.filter(|concern| !concern.is_empty()) {
-            Some(concern) => splice::put_doc(&mut self.out, "readConcern", concern),
-            None => self.op.router.defaults().write_read_concern(&mut self.out),
+            Some(concern) => put_read_concern(&mut self.out, concern, unsharded),
+            None => self.op.router.defaults().write_read_concern(&mut self.out, unsharded),
         }
         self
     }
