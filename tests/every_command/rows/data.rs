@@ -19,12 +19,12 @@ pub(super) fn handshake() -> Vec<Row> {
         row("getnonce").lenient().ok(doc! { "getnonce": 1 }),
         row("logout").lenient().ok(doc! { "logout": 1 }),
         row("_isSelf").lenient().ok(doc! { "_isSelf": 1 }),
-        row("authenticate").lenient().bad(115, doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
+        row("authenticate").lenient().bad(18, doc! { "authenticate": 1, "mechanism": "MONGODB-X509" }),
         row("saslStart").lenient().bad(
-            115,
+            18,
             doc! { "saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary { subtype: BinarySubtype::Generic, bytes: vec![1] } },
         ),
-        row("saslContinue").lenient().bad(115, doc! { "saslContinue": 1, "conversationId": 1, "payload": "" }),
+        row("saslContinue").lenient().bad(18, doc! { "saslContinue": 1, "conversationId": 1, "payload": "" }),
         row("testVersion2").lenient().ok(doc! { "testVersion2": 1 }),
         row("testVersions1And2").lenient().ok(doc! { "testVersions1And2": 1 }),
     ]

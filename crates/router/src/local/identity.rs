@@ -2,8 +2,9 @@
 
 use document::{DocBuf, DocWriter};
 
+use crate::codes::ErrorCode;
 use crate::command::{Access, Command, Op, Status, table};
-use crate::error::CommandResult;
+use crate::error::{CommandError, CommandResult};
 use crate::reply::Reply;
 
 /// `ping`
@@ -107,6 +108,15 @@ pub async fn features(op: &Op<'_>) -> CommandResult<Reply> {
     doc.append_doc("js", |w| w.put("utf8", true));
     doc.append("oidMachine", i64::from(u32::from_be_bytes([a, b, c, d])));
     Ok(Reply::ok_with(doc.as_doc()))
+}
+
+/// Any step of a login: nobody is authenticated (yet).
+pub async fn log_in(_op: &Op<'_>) -> CommandResult<Reply> {
+    Err(CommandError::new(
+        ErrorCode::AuthenticationFailed,
+        "Authentication failed: this router does not authenticate users yet. Connect without credentials, on a trusted \
+         network only",
+    ))
 }
 
 /// `logout`: nothing to forget until authentication is built.
